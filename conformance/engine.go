@@ -19,6 +19,9 @@ func (e engine) OpenAs(owner string) executor.Executor {
 // Created implements cases.Engine.
 func (e engine) Created(s executor.Session, err error) executor.Session { return e.created(s, err) }
 
+// ID implements cases.Engine.
+func (e engine) ID() string { return e.c.ID }
+
 // Labels implements cases.Engine.
 func (e engine) Labels() map[string]string {
 	return map[string]string{LabelRun: e.s.run, LabelCase: e.c.ID}

@@ -292,7 +292,7 @@ func (w *worker) try(ctx context.Context, j *job) {
 	t.mu.Lock()
 	t.over = true
 	l.Outcome, l.Reason, l.Log = t.verdict, t.reason, t.log
-	panicked := t.panicked
+	panicked, changed := t.panicked, t.changed
 	t.mu.Unlock()
 	if len(l.Log) == 1 && l.Log[0] == l.Reason {
 		l.Log = nil
@@ -314,8 +314,8 @@ func (w *worker) try(ctx context.Context, j *job) {
 	switch {
 	case !whole || panicked:
 		w.close() // it may hold locks forever, so the next case gets another one
-	case l.Outcome == Failed:
-		w.closeShared() // and what is wrong with it would be found again
+	case l.Outcome == Failed || l.Outcome == Errored || changed:
+		w.closeShared() // what is wrong with it, or other than before, is not for the next case
 	}
 }
 

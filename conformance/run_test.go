@@ -253,6 +253,38 @@ func TestSessionsAreLabelledCountedAndClosed(t *testing.T) {
 	}
 }
 
+// TestSharedSessions checks that cases share a session until one of them finds something, or does
+// to it what the next could notice.
+func TestSharedSessions(t *testing.T) {
+	for name, c := range map[string]struct {
+		first func(*T, executor.Session)
+		want  int // sessions of two cases
+	}{
+		"run":     {func(t *T, s executor.Session) { t.Run(s, executor.Request{}) }, 1},
+		"failed":  {func(t *T, s executor.Session) { t.Errorf("broken") }, 2},
+		"errored": {func(t *T, s executor.Session) { t.Abort("no engine") }, 2},
+		"closed":  {func(t *T, s executor.Session) { s.Close() }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			created, closed := 0, new(atomic.Int64)
+			target := stub{create: func(context.Context, executor.Spec) (executor.Session, error) {
+				created++
+				return &stubSession{closed: closed}, nil
+			}}.target()
+			r, err := runDefs(t.Context(), target,
+				caseDef{ID: "a", PerLanguage: true, Positive: func(t *T) { c.first(t, t.Shared()) }},
+				caseDef{ID: "b", PerLanguage: true, Positive: func(t *T) { t.Run(t.Shared(), executor.Request{}) }},
+			)
+			if err != nil || created != c.want || closed.Load() < int64(created) {
+				t.Errorf("got %v, %d sessions, %d calls of Close, want %d sessions", err, created, closed.Load(), c.want)
+			}
+			if l := lineOf(t, r, "python/b"); l.Outcome != Passed {
+				t.Errorf("the next case: got %+v", l)
+			}
+		})
+	}
+}
+
 func TestCloseThatFailsIsFound(t *testing.T) {
 	s := stub{create: func(context.Context, executor.Spec) (executor.Session, error) {
 		return &stubSession{close: func() error { return errors.New("still there") }}, nil

@@ -45,6 +45,7 @@ type T struct {
 	verdict  Outcome
 	reason   string
 	panicked bool
+	changed  bool // the case has done to a session of Shared what others may notice
 	log      []string
 	cleanups []func()
 }
@@ -136,7 +137,8 @@ func (t *T) Session(edit ...func(*executor.Spec)) executor.Session {
 
 // Shared returns a session of the Target's Spec in which cases before have run code, and later ones
 // will. It is for cases that neither look at what earlier runs have left nor leave anything that a
-// later run could notice. A case that finds something is the last one of its session.
+// later run could notice. A case that finds something is the last one of its session, and so is one
+// that installs packages in it, sets its idle TTL, detaches from it or closes it.
 func (t *T) Shared() executor.Session {
 	if t.w == nil {
 		return t.Session() // in a child process
@@ -153,7 +155,7 @@ func (t *T) Shared() executor.Session {
 		}
 		t.w.shared[l] = s
 	}
-	return &watchedSession{Session: t.w.shared[l], t: t, x: t.w.x}
+	return &watchedSession{Session: t.w.shared[l], t: t, x: t.w.x, shared: true}
 }
 
 // created returns a session that was created, or ends the case.

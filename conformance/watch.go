@@ -100,11 +100,21 @@ func (w *watched) Close() error {
 // watchedSession is a session of a case.
 type watchedSession struct {
 	executor.Session
-	t *T
-	x executor.Executor
+	t      *T
+	x      executor.Executor
+	shared bool // of T.Shared
 
 	mu       sync.Mutex
 	detached bool
+}
+
+// changes notes that the session is no longer what T.Shared promises.
+func (s *watchedSession) changes() {
+	if s.shared {
+		s.t.mu.Lock()
+		defer s.t.mu.Unlock()
+		s.t.changed = true
+	}
 }
 
 // end removes the sandbox at the end of the case: one that was let go of by its handle, since the
@@ -144,6 +154,9 @@ func (s *watchedSession) Run(ctx context.Context, r executor.Request, emit func(
 
 func (s *watchedSession) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
 	res, err := s.Session.Install(ctx, p, emit)
+	if err == nil {
+		s.changes()
+	}
 	return res, s.t.met("install", err)
 }
 
@@ -153,6 +166,9 @@ func (s *watchedSession) Reset(ctx context.Context, which executor.Interpreter) 
 
 func (s *watchedSession) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
 	at, err := s.Session.KeepAlive(ctx, idle)
+	if err == nil {
+		s.changes()
+	}
 	return at, s.t.met("keep-alive", err)
 }
 
@@ -163,11 +179,13 @@ func (s *watchedSession) Detach() error {
 		s.mu.Lock()
 		s.detached = true
 		s.mu.Unlock()
+		s.changes()
 	}
 	return err
 }
 
 func (s *watchedSession) Close() error {
+	s.changes()
 	return s.t.met("close", s.Session.Close())
 }
 

@@ -45,10 +45,10 @@ func allBytes() []byte {
 func artifactCases() []Case {
 	return []Case{
 		artifactsCase("made", "The files that a run made are told, with size, time and media type, and without contents unless those are asked for.",
-			[]string{"make-artifacts"}, func(t *T) {
-				res := t.ok(t.Session(), wanting(t.Program("make-artifacts"), executor.ArtifactRequest{}))
+			[]string{"make-artifacts"}, emptied(func(t *T, s executor.Session) {
+				res := t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{}))
 				made(t, res, false, "blob.bin", "data/deep/plot.png", "data/table.csv", "report.txt")
-			}),
+			})),
 		{
 			ID: "artifacts/home", Feature: executor.FeatureArtifacts, Needs: []executor.Feature{executor.FeatureEnv, executor.FeatureWorkdir, executor.FeatureCellNames},
 			Programs: []string{"make-files", "write-file"},
@@ -63,7 +63,7 @@ func artifactCases() []Case {
 			Negative: noArtifacts,
 		},
 		artifactsCase("contents", "With Contents the artifacts have them, as long as they fit into MaxBytes all together.",
-			[]string{"make-artifacts"}, fresh(func(t *T, s executor.Session) {
+			[]string{"make-artifacts"}, emptied(func(t *T, s executor.Session) {
 				res := t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{Contents: true}))
 				made(t, res, true, "blob.bin", "data/deep/plot.png", "data/table.csv", "report.txt")
 				res = t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{Contents: true, MaxBytes: 100}))
@@ -79,7 +79,7 @@ func artifactCases() []Case {
 				}
 			})),
 		artifactsCase("globs", "Globs select by the name relative to the working directory, with ** for any depth.",
-			[]string{"make-artifacts"}, fresh(func(t *T, s executor.Session) {
+			[]string{"make-artifacts"}, emptied(func(t *T, s executor.Session) {
 				for _, g := range []struct {
 					globs []string
 					want  []string
@@ -95,7 +95,7 @@ func artifactCases() []Case {
 				}
 			})),
 		artifactsCase("omitted", "No more than MaxFiles are told, and how many others there were.",
-			[]string{"make-artifacts", "make-files"}, fresh(func(t *T, s executor.Session) {
+			[]string{"make-artifacts", "make-files"}, emptied(func(t *T, s executor.Session) {
 				res := t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{MaxFiles: 3}))
 				if len(res.Artifacts) != 3 || res.ArtifactsOmitted != 1 {
 					t.Errorf("got %q and %d omitted, want 3 and 1", artifactNames(res), res.ArtifactsOmitted)
@@ -106,7 +106,7 @@ func artifactCases() []Case {
 				}
 			})),
 		artifactsCase("changed", "A run's artifacts are the files that it made or changed, not those that were there, were read or are gone.",
-			[]string{"write-file", "read-file", "remove-file"}, fresh(func(t *T, s executor.Session) {
+			[]string{"write-file", "read-file", "remove-file"}, emptied(func(t *T, s executor.Session) {
 				write := func(name, text string) executor.Request { return t.Program("write-file", "name", name, "text", text) }
 				for _, step := range []struct {
 					what string
@@ -132,19 +132,19 @@ func artifactCases() []Case {
 				}
 			})),
 		artifactsCase("failed-run", "A run that fails has artifacts as well.",
-			[]string{"make-file-then-raise"}, func(t *T) {
-				res := t.Run(t.Session(), wanting(t.Program("make-file-then-raise"), executor.ArtifactRequest{Contents: true}))
+			[]string{"make-file-then-raise"}, emptied(func(t *T, s executor.Session) {
+				res := t.Run(s, wanting(t.Program("make-file-then-raise"), executor.ArtifactRequest{Contents: true}))
 				failed(t, res)
 				t.madeOnly(res, "partial.txt", "partial")
-			}),
+			})),
 		artifactsCase("not-asked", "Without Request.Artifacts a Result has none.",
 			[]string{"make-artifacts"}, func(t *T) {
-				if res := t.ok(t.Session(), t.Program("make-artifacts")); len(res.Artifacts) > 0 || res.ArtifactsOmitted > 0 {
+				if res := t.ok(t.Shared(), t.Program("make-artifacts")); len(res.Artifacts) > 0 || res.ArtifactsOmitted > 0 {
 					t.Errorf("got %q and %d omitted, want none", artifactNames(res), res.ArtifactsOmitted)
 				}
 			}),
 		artifactsCase("hostile", "Links and names that climb are no artifacts; odd names are told as they are.",
-			[]string{"symlink", "write-file"}, fresh(func(t *T, s executor.Session) {
+			[]string{"symlink", "write-file"}, emptied(func(t *T, s executor.Session) {
 				for _, target := range []string{"/etc/passwd", "/proc/self/environ", "/dev/zero", ".."} {
 					req := t.Program("symlink", "target", target, "link", "link"+strings.ReplaceAll(target, "/", "-"))
 					res := t.ok(s, wanting(req, executor.ArtifactRequest{Contents: true}))

@@ -24,7 +24,7 @@ func attachCase(id, doc string, programs []string, positive func(*T)) Case {
 
 // noAttach checks that the operations on sessions of other holders are refused.
 func noAttach(t *T) {
-	s := t.Session()
+	s := t.Shared()
 	h := s.Info().Handle
 	other := t.Open(nil)
 	a, err := other.Attach(t.Context(), h)
@@ -48,10 +48,11 @@ func (t *T) attaches(x executor.Executor, h executor.Handle) executor.Session {
 func attachCases() []Case {
 	return []Case{
 		attachCase("other-process", "Another process attaches by the text of a handle, with the state and files that are there, and both holders go on.",
-			[]string{"remember", "recall"}, remembering(func(t *T, s executor.Session) {
+			[]string{"remember", "recall"}, fresh(func(t *T, s executor.Session) {
+				t.remembers(s)
 				want := "absent"
 				if t.Has(executor.FeatureState) {
-					want = kept
+					want = t.own()
 				}
 				equal(t, "what the other process found", string(t.Child("recall", []byte(s.Info().Handle.String()))), want)
 				t.says(s, t.Program("recall"), want)
@@ -77,7 +78,8 @@ func attachCases() []Case {
 				t.noError(s.Close(), "close")
 			}),
 		attachCase("detach", "Detach leaves the sandbox as it is; the session value is then closed.",
-			[]string{"remember", "recall"}, remembering(func(t *T, s executor.Session) {
+			[]string{"remember", "recall"}, fresh(func(t *T, s executor.Session) {
+				t.remembers(s)
 				h := s.Info().Handle
 				t.must(s.Detach(), "detach")
 				t.runFails("a run after detach", s, executor.Request{Language: t.Language()}, executor.ErrClosed)
@@ -153,7 +155,8 @@ func attachCases() []Case {
 				}
 			}),
 		attachCase("other-owner", "Sandboxes of another owner can neither be attached to, destroyed nor listed.",
-			[]string{"remember", "recall"}, remembering(func(t *T, s executor.Session) {
+			[]string{"remember", "recall"}, fresh(func(t *T, s executor.Session) {
+				t.remembers(s)
 				h := s.Info().Handle
 				stranger := t.OpenAs("conformance-stranger")
 				a, err := stranger.Attach(t.Context(), h)
@@ -166,7 +169,7 @@ func attachCases() []Case {
 					t.listsNone("another owner's sandboxes are listed", stranger)
 				}
 				res := t.ok(s, t.Program("recall"))
-				if t.Has(executor.FeatureState) && string(res.Stdout) != kept+"\n" {
+				if t.Has(executor.FeatureState) && string(res.Stdout) != t.own()+"\n" {
 					t.Errorf("the stranger has changed the sandbox: got %q", res.Stdout)
 				}
 			})),
@@ -199,7 +202,8 @@ func attachCases() []Case {
 					t.Logf("%s has no state", t.Language())
 					return
 				}
-				s := t.remembering()
+				s := t.Session()
+				t.remembers(s)
 				other := t.attaches(t.Open(nil), s.Info().Handle)
 				run := t.spins(s)
 				t.must(other.Reset(t.Context(), executor.Interpreter{}), "reset")
@@ -241,7 +245,7 @@ func attachCases() []Case {
 			ID: "attach/handle-text", PerLanguage: true,
 			Doc: "The handle of a session comes back from its text and from JSON as it was, and damaged texts are ErrInvalid.",
 			Positive: func(t *T) {
-				h := t.Session().Info().Handle
+				h := t.Shared().Info().Handle
 				text := h.String()
 				back, err := executor.ParseHandle(text)
 				if err != nil || back.String() != text {
@@ -294,7 +298,8 @@ func (t *T) eventuallyFree(s executor.Session, req executor.Request) {
 
 // forgedHandles attaches with handles that somebody has tampered with.
 func forgedHandles(t *T) {
-	s := t.remembering()
+	s := t.Session()
+	t.remembers(s)
 	good := s.Info().Handle
 	trap := t.listen("tcp", false)
 	address := trap.addresses()[0]
@@ -390,7 +395,8 @@ func attachChildren() map[string]Child {
 			return nil
 		},
 		"create-and-detach": func(t *T, _ []byte) []byte {
-			s := t.remembering()
+			s := t.Session()
+			t.remembers(s)
 			h := s.Info().Handle
 			t.noError(s.Detach(), "detach")
 			return []byte(h.String())

@@ -423,9 +423,23 @@ func shared(form func(*T, executor.Session)) func(*T) {
 	return func(t *T) { form(t, t.Shared()) }
 }
 
-// remembering is a form of a case that uses a new session with something to keep.
+// remembering is a form of a case that uses the session of T.Shared with something to keep.
 func remembering(form func(*T, executor.Session)) func(*T) {
-	return func(t *T) { form(t, t.remembering()) }
+	return shared(func(t *T, s executor.Session) {
+		t.remembers(s)
+		form(t, s)
+	})
+}
+
+// emptied is a form of a case that uses the session of T.Shared with an empty working directory, or
+// a new session where that cannot be emptied.
+func emptied(form func(*T, executor.Session)) func(*T) {
+	return shared(func(t *T, s executor.Session) {
+		if !t.Has(executor.FeatureFiles) || !t.empties(s.Files()) {
+			s = t.Session()
+		}
+		form(t, s)
+	})
 }
 
 // saying is a form of a case that runs a program, which prints want.
@@ -474,34 +488,30 @@ func limited(req executor.Request, wall time.Duration) executor.Request {
 	return req
 }
 
-// kept is what cases put into a variable and a file before they stop code.
+// kept is what cases put into a variable and a file of a session that no other case uses.
 const kept = "kept value"
+
+// own is what the case puts there where others have used the session: none of them has put the same.
+func (t *T) own() string { return "kept by " + t.ID() }
 
 // keptFile is the file.
 const keptFile = "kept.txt"
 
-// remembers puts kept into the default interpreter of s and into a file, where there are state and
+// remembers puts own into the default interpreter of s and into a file, where there are state and
 // files.
 func (t *T) remembers(s executor.Session) {
 	if t.Has(executor.FeatureState) {
-		t.ok(s, t.Program("remember", "value", kept))
+		t.ok(s, t.Program("remember", "value", t.own()))
 	}
 	if t.Has(executor.FeatureFiles) {
-		t.put(s.Files(), keptFile, kept)
+		t.put(s.Files(), keptFile, t.own())
 	}
-}
-
-// remembering returns a new session that remembers.
-func (t *T) remembering() executor.Session {
-	s := t.Session()
-	t.remembers(s)
-	return s
 }
 
 // recalls checks that s still has what remembers has put into its interpreter.
 func (t *T) recalls(s executor.Session) {
 	if t.Has(executor.FeatureState) {
-		t.says(s, t.Program("recall"), kept)
+		t.says(s, t.Program("recall"), t.own())
 	}
 }
 
@@ -522,12 +532,12 @@ func (t *T) aftermath(s executor.Session, res *executor.Result) {
 	case res.FilesLost:
 		t.missing(s.Files(), keptFile)
 	default:
-		t.holds(s.Files(), keptFile, kept)
+		t.holds(s.Files(), keptFile, t.own())
 	}
 	if !t.Has(executor.FeatureState) {
 		return
 	}
-	want, fresh := kept, false
+	want, fresh := t.own(), false
 	if res.StateLost {
 		want, fresh = "absent", true
 	}

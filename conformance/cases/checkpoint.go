@@ -23,7 +23,7 @@ func checkpointCase(id, doc string, programs []string, positive func(t *T, s exe
 // noCheckpoint checks that a session without files refuses.
 func noCheckpoint(t *T) {
 	var archive bytes.Buffer
-	_, err := checkpoint.Make(t.Context(), t.Session(), &archive, checkpoint.Options{})
+	_, err := checkpoint.Make(t.Context(), t.Shared(), &archive, checkpoint.Options{})
 	t.Refused("checkpoint", err, executor.FeatureFiles)
 	equal(t, "bytes of an archive that is refused", archive.Len(), 0)
 }

@@ -68,10 +68,10 @@ func commandCases() []Case {
 				t.says(s, inDir(t.command("command-pwd"), "/tmp"), "/tmp")
 			})),
 		commandCase("artifacts", "The files that a command makes are artifacts.",
-			[]string{"command-write"}, func(t *T) {
-				res := t.ok(t.Session(), wanting(t.command("command-write", "name", "made.txt", "text", "made"), executor.ArtifactRequest{Contents: true}))
+			[]string{"command-write"}, emptied(func(t *T, s executor.Session) {
+				res := t.ok(s, wanting(t.command("command-write", "name", "made.txt", "text", "made"), executor.ArtifactRequest{Contents: true}))
 				t.madeOnly(res, "made.txt", "made")
-			}),
+			})),
 		commandCase("missing", "A program that is not there is a failed result, not an error.",
 			[]string{"command-missing", "command-echo"}, shared(func(t *T, s executor.Session) {
 				res := t.ends(s, t.command("command-missing"), executor.StatusFailed, "")

@@ -87,7 +87,8 @@ func contextCases() []Case {
 			ID: "contexts/reset-run", Feature: contexts, Needs: []executor.Feature{executor.FeatureState, executor.FeatureParallelRuns},
 			Programs: []string{"spin", "remember", "recall"},
 			Doc:      "Reset of one context ends its run, and no other.",
-			Positive: remembering(func(t *T, s executor.Session) {
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.remembers(s)
 				a := t.start(s, in("a", limited(t.Program("spin", "text", "ready"), 25*time.Second)), nil)
 				b := t.start(s, in("b", limited(t.Program("spin", "text", "ready"), 2500*time.Millisecond)), nil)
 				a.awaitStart()
@@ -95,7 +96,7 @@ func contextCases() []Case {
 				t.must(s.Reset(t.Context(), executor.Interpreter{Language: t.Language(), Context: "a"}), "reset")
 				a.ends("the run that was reset", 3*time.Second, executor.StatusKilled, executor.ReasonReset)
 				b.ends("the other run", 6*time.Second, executor.StatusTimedOut, executor.ReasonWallTime)
-				t.says(s, t.Program("recall"), kept)
+				t.recalls(s)
 			}),
 			Negative: none,
 		},
@@ -186,7 +187,7 @@ func languagesCases() []Case {
 		{
 			ID: "mixed/undeclared", PerLanguage: true,
 			Doc: "A session runs its own languages only: another one is refused, also one that the backend has.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				others := []executor.Language{"no-such-language"}
 				for _, r := range t.Executor().Info().Capabilities.Languages {
 					if r.Language != t.Language() {

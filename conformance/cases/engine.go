@@ -44,6 +44,8 @@ type Engine interface {
 	// Created returns a session that was created as Session creates one, or ends the case as it
 	// does.
 	Created(s executor.Session, err error) executor.Session
+	// ID returns that of the case.
+	ID() string
 	// Labels returns the labels that the sandboxes of this case carry, and no others.
 	Labels() map[string]string
 	// Processes returns the names of the living processes below this one, by number and start time.

@@ -102,7 +102,7 @@ func eventCases() []Case {
 		{
 			ID: "events/emit-panic", PerLanguage: true, Programs: []string{"spin", "recall"},
 			Doc: "A panic of emit leaves nothing of the run behind.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				func() {
 					defer func() {
 						if v := recover(); v != errStop {

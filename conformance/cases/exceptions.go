@@ -107,7 +107,7 @@ func exceptionCases() []Case {
 			ID: "exceptions/huge", PerLanguage: true, Programs: []string{"raise-big", "print"},
 			Doc: "An exception with a huge message is a result of a bounded size.",
 			Positive: fresh(func(t *T, s executor.Session) {
-				res := t.Run(s, t.Program("raise-big", "count", 32<<20))
+				res := t.Run(s, t.Program("raise-big", "count", executor.DefaultOutputBytes+1<<20))
 				if res.Status == executor.StatusOK {
 					t.Fatalf("got %s, want failed", describe(res))
 				}
@@ -153,13 +153,13 @@ func exitCases() []Case {
 			ID: "exit/text", Feature: executor.FeatureExitCode, Only: executor.Python, Programs: []string{"exit-text"},
 			Doc: "Sys.exit with a text writes it to stderr and exits with 1.",
 			Positive: func(t *T) {
-				res := t.ends(t.Session(), t.Program("exit-text"), executor.StatusFailed, "")
+				res := t.ends(t.Shared(), t.Program("exit-text"), executor.StatusFailed, "")
 				if res.ExitCode != 1 || string(res.Stderr) != "farewell\n" {
 					t.Errorf("got %s, want exit code 1 and the text on stderr", describe(res))
 				}
 			},
 			Negative: func(t *T) {
-				if res := t.Run(t.Session(), t.Program("exit-text")); res.Status == executor.StatusOK || res.ExitCode == 0 {
+				if res := t.Run(t.Shared(), t.Program("exit-text")); res.Status == executor.StatusOK || res.ExitCode == 0 {
 					t.Errorf("got %s, want that it did not end well", describe(res))
 				}
 			},
@@ -198,7 +198,7 @@ func exitCases() []Case {
 			Needs:    []executor.Feature{executor.FeatureCellNames, executor.FeatureFiles, executor.FeatureState},
 			Programs: []string{"at-exit", "print"},
 			Doc:      "What code registers by atexit is called at the end of its interpreter, by Reset for example, and what it prints there is nobody's.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: emptied(func(t *T, s executor.Session) {
 				t.says(s, t.Program("at-exit", "name", "bye.txt"), "registered")
 				t.missing(s.Files(), "bye.txt")
 				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
@@ -287,7 +287,8 @@ func usersFrames(t *T, e *executor.Exception) {
 
 // exitsWith checks code that exits with a code, and what it says about its state.
 func exitsWith(t *T, code int) {
-	s := t.remembering()
+	s := t.Shared()
+	t.remembers(s)
 	res := t.Run(s, t.Program("exit", "code", code))
 	status := executor.StatusFailed
 	if code == 0 {
@@ -303,7 +304,7 @@ func exitsWith(t *T, code int) {
 
 // cannotExit checks that code has no say in its exit code.
 func cannotExit(t *T, code int) {
-	res := t.Run(t.Session(), t.Program("exit", "code", code))
+	res := t.Run(t.Shared(), t.Program("exit", "code", code))
 	if res.Status == executor.StatusOK && res.ExitCode != 0 || res.Status != executor.StatusOK && res.ExitCode != -1 {
 		t.Errorf("got %s, want exit code 0 of code that is ok and else -1, since exit codes are not declared", describe(res))
 	}

@@ -18,18 +18,13 @@ import (
 func filesCase(id, doc string, programs []string, positive func(t *T, s executor.Session, f executor.Files)) Case {
 	return Case{
 		ID: "files/" + id, Feature: executor.FeatureFiles, Doc: doc, Programs: programs,
-		Positive: shared(func(t *T, s executor.Session) {
-			if !t.emptied(s.Files()) {
-				s = t.Session()
-			}
-			positive(t, s, s.Files())
-		}),
+		Positive: emptied(func(t *T, s executor.Session) { positive(t, s, s.Files()) }),
 		Negative: noFiles,
 	}
 }
 
-// emptied removes all that is in the working directory, and reports whether nothing is left.
-func (t *T) emptied(f executor.Files) bool {
+// empties removes all that is in the working directory, and reports whether nothing is left.
+func (t *T) empties(f executor.Files) bool {
 	names := func() (all []string, err error) {
 		for i, err := range f.List(t.Context(), ".") {
 			if err != nil {
@@ -51,7 +46,7 @@ func (t *T) emptied(f executor.Files) bool {
 
 // noFiles checks that every method of Files refuses.
 func noFiles(t *T) {
-	f := t.Session().Files()
+	f := t.Shared().Files()
 	ctx, missing := t.Context(), executor.FeatureFiles
 	t.Refused("files.read", errorOf(f.Read(ctx, "a")), missing)
 	t.Refused("files.write", f.Write(ctx, "a", strings.NewReader("x"), 0), missing)
@@ -319,13 +314,14 @@ func fileCases() []Case {
 					noFiles(t)
 					return
 				}
-				s := t.Session()
+				s := t.Shared()
+				t.must(s.Files().Remove(t.Context(), "go.txt"), "remove")
 				run := t.begin(s, limited(t.Program("wait-for-file", "name", "go.txt"), 25*time.Second))
 				t.put(s.Files(), "go.txt", "written during the run")
 				t.holds(s.Files(), "go.txt", "written during the run")
 				t.mentions(run.ends("the run", 5*time.Second, executor.StatusOK, ""), "written during the run")
 			},
-			Negative: fresh(func(t *T, s executor.Session) {
+			Negative: emptied(func(t *T, s executor.Session) {
 				run := t.spins(s)
 				err := s.Files().Write(t.Context(), "busy.txt", strings.NewReader("x"), 0)
 				_, serr := s.Files().Stat(t.Context(), ".")

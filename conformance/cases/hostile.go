@@ -42,7 +42,7 @@ func hostileCases() []Case {
 		{
 			ID: "hostile/forged-frames", PerLanguage: true, Programs: []string{"forge", "exit"},
 			Doc: "What code prints is output, also if it looks like frames of a protocol.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				for range 2 {
 					res := t.writes(s, t.Program("forge"), forged, "")
 					if res.ExitCode != 0 || res.Exception != nil {

@@ -91,7 +91,7 @@ func inputCases() []Case {
 		{
 			ID: "stdin/timeout", Feature: executor.FeatureStdin, Programs: []string{"ask", "print"},
 			Doc: "Code that waits for input that does not come is stopped at its wall time.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				r, w := io.Pipe()
 				defer w.Close()
 				t.timesOutWithin(3*time.Second, s, limited(ask(t, r), time.Second))
@@ -120,7 +120,7 @@ func languageCases() []Case {
 				t.says(s, t.Program("spawn-define"), "")
 				t.says(s, t.Program("spawn-use"), "spawn [109]\nforkserver [109]")
 			}),
-			Negative: fresh(func(t *T, s executor.Session) {
+			Negative: shared(func(t *T, s executor.Session) {
 				t.Run(s, t.Program("spawn-define"))
 				if res := t.Run(s, limited(t.Program("spawn-use"), 20*time.Second)); res.Status != executor.StatusFailed {
 					t.Errorf("got %s, want that it fails at once", describe(res))
@@ -145,13 +145,15 @@ func languageCases() []Case {
 		},
 		{
 			ID: "language/script", Only: executor.JavaScript, PerLanguage: true, Needs: node, Programs: []string{"script"},
-			Doc:      "In Node code is the main module, with a name, a directory, arguments and exports.",
-			Positive: func(t *T) { t.says(t.Session(), t.Program("script"), "object true true true\ntrue 2 true") },
+			Doc: "In Node code is the main module, with a name, a directory, arguments and exports.",
+			Positive: emptied(func(t *T, s executor.Session) {
+				t.says(s, t.Program("script"), "object true true true\ntrue 2 true")
+			}),
 		},
 		{
 			ID: "language/esm", Only: executor.JavaScript, PerLanguage: true, Needs: node, Programs: []string{"esm"},
 			Doc:      "In Node code may be written as an ES module that is run: what it exports is its own.",
-			Positive: func(t *T) { t.says(t.Session(), t.Program("esm", "text", "module"), "module") },
+			Positive: func(t *T) { t.says(t.Shared(), t.Program("esm", "text", "module"), "module") },
 		},
 		{
 			ID: "language/handlers", Only: executor.JavaScript, PerLanguage: true, Needs: append(node, executor.FeatureLinger), Programs: []string{"handlers", "raise"},

@@ -16,7 +16,7 @@ func isolationCases() []Case {
 			ID: "isolation/variables", PerLanguage: true, Programs: []string{"remember", "recall"},
 			Doc: "Two sessions do not see each other's variables.",
 			Positive: func(t *T) {
-				a, b := t.Session(), t.Session()
+				a, b := t.Shared(), t.Session()
 				t.ok(a, t.Program("remember", "value", "of a"))
 				t.says(b, t.Program("recall"), "absent")
 				t.ok(b, t.Program("remember", "value", "of b"))
@@ -29,7 +29,7 @@ func isolationCases() []Case {
 			ID: "isolation/files", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"write-file", "read-file"},
 			Doc: "Two sessions do not see each other's files, in the working directory or elsewhere.",
 			Positive: func(t *T) {
-				a, b := t.Session(), t.Session()
+				a, b := t.Shared(), t.Session()
 				for _, name := range []string{"of-a.txt", "/tmp/of-a.txt"} {
 					t.ok(a, t.Program("write-file", "name", name, "text", "of a"))
 					t.says(b, t.Program("read-file", "name", name), "absent")
@@ -43,7 +43,7 @@ func isolationCases() []Case {
 			ID: "isolation/close", PerLanguage: true, Programs: []string{"print", "spin"},
 			Doc: "Closing a session, and stopping code in it, leaves other sessions alone.",
 			Positive: func(t *T) {
-				a, b, c := t.Session(), t.Session(), t.Session()
+				a, b, c := t.Shared(), t.Session(), t.Session()
 				run := t.begin(a, limited(t.Program("spin", "text", "ready"), 1500*time.Millisecond))
 				t.noError(b.Close(), "close")
 				t.says(c, t.Program("print", "text", "others live"), "others live")
@@ -92,7 +92,7 @@ func isolationCases() []Case {
 		{
 			ID: "parallel/busy", PerLanguage: true, Programs: []string{"spin", "print"},
 			Doc: "A second run in a busy interpreter fails at once with ErrBusy and RanNo, and does not disturb the first.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				t.inTime(1500*time.Millisecond, func(wall time.Duration) error {
 					run := t.begin(s, limited(t.Program("spin", "text", "ready"), wall))
 					start := time.Now()
@@ -128,7 +128,7 @@ func isolationCases() []Case {
 					t.Errorf("parallel runs are declared, but there is nothing that a run could be parallel to: no contexts, no commands")
 				}
 			}),
-			Negative: fresh(func(t *T, s executor.Session) {
+			Negative: shared(func(t *T, s executor.Session) {
 				run := t.spins(s)
 				if t.Has(executor.FeatureContexts) {
 					req := t.Program("write-file", "name", "go.txt", "text", "x")

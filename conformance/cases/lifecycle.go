@@ -100,7 +100,7 @@ func lifecycleCases() []Case {
 		{
 			ID: "refresh/alive", PerLanguage: true, Programs: []string{"print"},
 			Doc: "Refresh of a living session tells what Info did, before, between and after runs.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				for range 2 {
 					i, err := s.Refresh(t.Context())
 					t.must(err, "refresh")

@@ -24,7 +24,7 @@ func limitCases() []Case {
 			ID: "limits/memory", PerLanguage: true, Feature: executor.FeatureLimitMemory, Programs: []string{"allocate", "print", "remember", "recall"}, Bound: 3 * time.Minute,
 			Doc: "Code cannot take more memory than SessionInfo.Limits says, which is at least what was asked for, and trying harms only itself.",
 			Positive: func(t *T) {
-				s, other := limitedSession(t, executor.Limits{MemoryBytes: memory}), t.Session()
+				s, other := limitedSession(t, executor.Limits{MemoryBytes: memory}), t.Shared()
 				most := s.Info().Limits.MemoryBytes
 				atLeast(t, most, memory)
 				t.remembers(s)

@@ -14,7 +14,7 @@ import (
 // fencingCases are about holders that shut out others.
 func fencingCases() []Case {
 	none := func(t *T) {
-		h := t.Session().Info().Handle
+		h := t.Shared().Info().Handle
 		h.Fence = 1
 		a, err := t.Executor().Attach(t.Context(), h)
 		missing := executor.FeatureFencing
@@ -126,7 +126,7 @@ func listCases() []Case {
 			ID: "list/left", Feature: executor.FeatureList,
 			Doc: "The loop over Sessions may be left and repeated, and may use the session.",
 			Positive: func(t *T) {
-				for range 3 {
+				for range 2 {
 					t.Session()
 				}
 				seq := t.Executor().Sessions(t.Context(), t.Labels())

@@ -33,8 +33,13 @@ func networkCases() []Case {
 				if len(p.addr) == 0 {
 					t.Abort("the suite cannot listen where it would hear the sandbox")
 				}
-				for _, edit := range []func(*executor.Spec){mode(""), mode(executor.NetworkNone)} {
-					noneOf(t, "reached by a sandbox without network", t.connects(t.Session(edit), p))
+				asked := t.Session(mode(executor.NetworkNone))
+				usual := t.Shared()
+				if t.Spec().Network.Mode != "" {
+					usual = t.Session(mode(""))
+				}
+				for _, s := range []executor.Session{usual, asked} {
+					noneOf(t, "reached by a sandbox without network", t.connects(s, p))
 				}
 			},
 			Negative: func(t *T) {
@@ -47,7 +52,7 @@ func networkCases() []Case {
 		{
 			ID: "network/sockets", Feature: executor.FeatureCommand, Programs: []string{"command-sockets"},
 			Doc:      "Programs can make no other sockets than those of the families UNIX, INET and INET6 and those of NETLINK for routes: network namespaces do not divide all of the others.",
-			Positive: func(t *T) { t.says(t.Session(), t.command("command-sockets"), "made") },
+			Positive: func(t *T) { t.says(t.Shared(), t.command("command-sockets"), "made") },
 			Negative: noCommands,
 			Unsuited: func(caps executor.Capabilities) string {
 				if caps.Isolation == executor.IsolationProcess {

@@ -118,7 +118,7 @@ func outputCases() []Case {
 		{
 			ID: "output/crash", PerLanguage: true, Programs: []string{"lines-die"},
 			Doc: "All that code has written before it kills its interpreter is in the result.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				res := t.Run(s, limited(t.Program("lines-die", "count", 1000), 20*time.Second))
 				// The language's runtime may add its last words.
 				if !strings.HasPrefix(string(res.Stdout), numbered(1000)) {
@@ -143,7 +143,7 @@ func outputCases() []Case {
 			Doc: "Reaching OutputBytes stops the code with ReasonOutput, and what was written until then is kept.",
 			Positive: func(t *T) {
 				const limit = 64 << 10
-				s := t.Session()
+				s := t.Shared()
 				req := bounded(limited(t.Program("flood"), 20*time.Second), limit)
 				start := time.Now()
 				res, events := t.events(s, req)

@@ -16,13 +16,14 @@ func packageCases() []Case {
 	}
 	name := func(t *T) string { return strings.TrimSpace(t.Source(t.Language(), "package-name")) }
 	none := func(t *T) {
-		t.Refused("install", errorOf(t.Session().Install(t.Context(), of(t, "conformance-no-such-package"), nil)), packages)
+		t.Refused("install", errorOf(t.Shared().Install(t.Context(), of(t, "conformance-no-such-package"), nil)), packages)
 	}
 	return []Case{
 		{
 			ID: "packages/install", Feature: packages, Programs: []string{"package-name", "package-import", "remember", "recall"}, Bound: 5 * time.Minute,
 			Doc: "Install makes a package importable for later runs, also in a sandbox without network, and leaves the state alone.",
-			Positive: remembering(func(t *T, s executor.Session) {
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.remembers(s)
 				t.says(s, t.Program("package-import"), "absent")
 				var kinds []executor.EventKind
 				res, err := s.Install(t.Context(), of(t, name(t)), func(ev executor.Event) error {
@@ -39,7 +40,7 @@ func packageCases() []Case {
 				}
 				t.says(s, t.Program("package-import"), "present")
 				if !res.StateLost && t.Has(executor.FeatureState) {
-					t.says(s, t.Program("recall"), kept)
+					t.recalls(s)
 				}
 				if t.Has(executor.FeatureState) {
 					t.noError(s.Reset(t.Context(), executor.Interpreter{}), "reset")

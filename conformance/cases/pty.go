@@ -129,7 +129,7 @@ func ptyCases() []Case {
 		ptyCase("input-flood", "What is typed into a terminal that nobody reads waits outside of the sandbox.",
 			[]string{"command-sleep"}, func(t *T) {
 				var in flood
-				t.timesOut(t.Session(), withStdin(limited(atTerminal(t.command("command-sleep"), executor.TerminalSize{}), time.Second), &in))
+				t.timesOut(t.Shared(), withStdin(limited(atTerminal(t.command("command-sleep"), executor.TerminalSize{}), time.Second), &in))
 				if n := in.read.Load(); n > 8<<20 {
 					t.Errorf("the backend has read %d bytes that nobody wanted", n)
 				}

@@ -12,22 +12,22 @@ func stateCases() []Case {
 	state := executor.FeatureState
 	// A form for backends without state: nothing is kept.
 	none := func(t *T) {
-		s := t.Session()
+		s := t.Shared()
 		t.ok(s, t.Program("remember", "value", kept))
 		t.says(s, t.Program("recall"), "absent")
 	}
 	noReset := func(t *T) {
-		t.Refused("reset", t.Session().Reset(t.Context(), executor.Interpreter{}), state)
+		t.Refused("reset", t.Shared().Reset(t.Context(), executor.Interpreter{}), state)
 	}
 	return []Case{
 		{
 			ID: "state/variables", Feature: state, Programs: []string{"remember", "recall"},
 			Doc: "Variables and functions of a run are there in the next, and may be defined again.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				t.ok(s, t.Program("remember", "value", "first"))
 				t.says(s, t.Program("recall"), "first")
-				t.ok(s, t.Program("remember", "value", kept))
-				t.says(s, t.Program("recall"), kept)
+				t.ok(s, t.Program("remember", "value", t.own()))
+				t.says(s, t.Program("recall"), t.own())
 			}),
 			Negative: none,
 		},
@@ -37,7 +37,7 @@ func stateCases() []Case {
 			Positive: fresh(func(t *T, s executor.Session) {
 				t.anew(s)
 				t.remembers(s)
-				if res := t.says(s, t.Program("recall"), kept); res.StateFresh || res.StateLost || res.FilesLost {
+				if res := t.says(s, t.Program("recall"), t.own()); res.StateFresh || res.StateLost || res.FilesLost {
 					t.Errorf("StateFresh %v, StateLost %v, FilesLost %v of an ordinary run, want none", res.StateFresh, res.StateLost, res.FilesLost)
 				}
 			}),
@@ -46,8 +46,11 @@ func stateCases() []Case {
 		{
 			ID: "state/after-exception", Feature: state, Programs: []string{"remember", "recall", "raise"},
 			Doc: "Variables survive an exception, and so do those that the failed code had set.",
-			Positive: remembering(func(t *T, s executor.Session) {
-				res := t.Run(s, executor.Request{Language: t.Language(), Code: t.Program("remember", "value", kept).Code + "\n" + t.Program("raise", "message", "boom").Code})
+			Positive: shared(func(t *T, s executor.Session) {
+				if t.Has(executor.FeatureFiles) {
+					t.put(s.Files(), keptFile, t.own())
+				}
+				res := t.Run(s, executor.Request{Language: t.Language(), Code: t.Program("remember", "value", t.own()).Code + "\n" + t.Program("raise", "message", "boom").Code})
 				failed(t, res)
 				t.keeps(s, res)
 			}),
@@ -70,7 +73,7 @@ func stateCases() []Case {
 		{
 			ID: "state/reset", Feature: state, Programs: []string{"remember", "recall", "print"},
 			Doc: "Reset ends the interpreter: the next run begins anew and says so, and the one after it does not.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				for _, which := range []executor.Interpreter{{}, {Language: t.Language()}} {
 					t.remembers(s)
 					t.must(s.Reset(t.Context(), which), "reset")
@@ -110,10 +113,10 @@ func stateCases() []Case {
 		{
 			ID: "state/reset-files", Feature: state, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"write-file", "read-file"},
 			Doc: "Reset leaves the files.",
-			Positive: fresh(func(t *T, s executor.Session) {
-				t.ok(s, t.Program("write-file", "name", "kept.txt", "text", kept))
+			Positive: shared(func(t *T, s executor.Session) {
+				t.ok(s, t.Program("write-file", "name", keptFile, "text", t.own()))
 				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
-				t.says(s, t.Program("read-file", "name", "kept.txt"), kept)
+				t.says(s, t.Program("read-file", "name", keptFile), t.own())
 			}),
 			Negative: noReset,
 		},
@@ -157,7 +160,7 @@ func stateCases() []Case {
 				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				t.still(s, "ticks")
 			}),
-			Negative: func(t *T) { t.says(t.Session(), t.Program("leave-dead-ticker", "name", "ticks"), "none") },
+			Negative: func(t *T) { t.says(t.Shared(), t.Program("leave-dead-ticker", "name", "ticks"), "none") },
 		},
 	}
 }

@@ -61,7 +61,7 @@ func environmentCases() []Case {
 				}
 				req := withEnv(t.Program("environ"), env)
 				ofSession := t.Session(inEnv(env))
-				for what, res := range map[string]*executor.Result{"request": t.ok(t.Session(), req), "session": t.ok(ofSession, t.Program("environ"))} {
+				for what, res := range map[string]*executor.Result{"request": t.ok(t.Shared(), req), "session": t.ok(ofSession, t.Program("environ"))} {
 					seen := variables(t, res)
 					for name, want := range env {
 						if got, ok := seen[name]; !ok || got != want {
@@ -146,7 +146,7 @@ func surroundingsCases() []Case {
 		{
 			ID: "workdir/restart", Feature: executor.FeatureWorkdir, Needs: []executor.Feature{executor.FeatureState}, Programs: []string{"cwd", "swallow"},
 			Doc: "Code starts in /workspace also after a Reset, and after code that had to be killed.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				t.noError(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				t.says(s, t.Program("cwd"), executor.Workdir)
 				t.Run(s, limited(t.Program("swallow", "text", "x"), 300*time.Millisecond))
@@ -156,9 +156,9 @@ func surroundingsCases() []Case {
 		{
 			ID: "workdir/files", Feature: executor.FeatureWorkdir, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"write-file"},
 			Doc: "Files that code names relatively are those that Files finds below /workspace.",
-			Positive: fresh(func(t *T, s executor.Session) {
-				t.ok(s, t.Program("write-file", "name", "here.txt", "text", "here"))
-				t.holds(s.Files(), executor.Workdir+"/here.txt", "here")
+			Positive: shared(func(t *T, s executor.Session) {
+				t.ok(s, t.Program("write-file", "name", "here.txt", "text", t.own()))
+				t.holds(s.Files(), executor.Workdir+"/here.txt", t.own())
 			}),
 		},
 		{
@@ -230,7 +230,7 @@ func surroundingsCases() []Case {
 		{
 			ID: "dir/run", Feature: executor.FeatureDir, Programs: []string{"cwd", "make-files"},
 			Doc: "Request.Dir, absolute or below the working directory, is that of its run only.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: emptied(func(t *T, s executor.Session) {
 				home := t.stdout(s, t.Program("cwd"))
 				t.ok(s, t.Program("make-files", "dir", "sub/deep", "count", 0))
 				for dir, want := range map[string]string{"sub": home + "/sub", "sub/deep": home + "/sub/deep", home + "/sub": home + "/sub", "/": "/"} {
@@ -243,7 +243,7 @@ func surroundingsCases() []Case {
 		{
 			ID: "dir/missing", Feature: executor.FeatureDir, Programs: []string{"write-file", "read-file"},
 			Doc: "Code does not run if its Dir is not there: it fails, or Run does with RanNo.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: emptied(func(t *T, s executor.Session) {
 				res, err := s.Run(t.Context(), inDir(t.Program("write-file", "name", "/tmp/ran.txt", "text", "x"), "none"), nil)
 				switch {
 				case err != nil:

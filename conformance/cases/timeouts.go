@@ -17,7 +17,7 @@ func timeoutCases() []Case {
 		return Case{
 			ID: id, PerLanguage: true, Feature: feature, Doc: doc, Programs: []string{program, "remember", "recall"},
 			Positive: remembering(func(t *T, s executor.Session) {
-				res := t.timesOutWithin(4*time.Second, s, limited(t.Program(program, "text", "ready"), 600*time.Millisecond))
+				res := t.timesOutWithin(4*time.Second, s, limited(t.Program(program, "text", "ready"), 300*time.Millisecond))
 				if heeds {
 					t.keeps(s, res)
 				} else {
@@ -39,7 +39,7 @@ func timeoutCases() []Case {
 			Programs: []string{"await-forever", "remember", "recall"},
 			Doc:      "Code that is stopped while it awaits keeps its state.",
 			Positive: remembering(func(t *T, s executor.Session) {
-				res := t.timesOut(s, limited(t.Program("await-forever", "text", "ready"), 600*time.Millisecond))
+				res := t.timesOut(s, limited(t.Program("await-forever", "text", "ready"), 300*time.Millisecond))
 				t.keeps(s, res)
 			}),
 		},
@@ -73,7 +73,7 @@ func timeoutCases() []Case {
 		{
 			ID: "timeouts/output-kept", PerLanguage: true, Programs: []string{"spin", "swallow"},
 			Doc: "What code wrote before it was stopped at its wall time is kept, also if it had to be killed.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				for _, program := range []string{"spin", "swallow"} {
 					t.inTime(700*time.Millisecond, func(wall time.Duration) error {
 						res, events := t.events(s, limited(t.Program(program, "text", "before"), wall))
@@ -88,8 +88,8 @@ func timeoutCases() []Case {
 		{
 			ID: "timeouts/clock", PerLanguage: true, Programs: []string{"spin"},
 			Doc: "Wall time counts from the started event, not from the call, and Queued and Duration say how long each took.",
-			Positive: fresh(func(t *T, s executor.Session) {
-				const wall = time.Second
+			Positive: shared(func(t *T, s executor.Session) {
+				const wall = 500 * time.Millisecond
 				var started time.Time
 				begin := time.Now()
 				res, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), wall), func(ev executor.Event) error {
@@ -176,7 +176,7 @@ func timeoutCases() []Case {
 		{
 			ID: "timeouts/code-stops", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"tick-file"},
 			Doc: "Code that has timed out no longer does anything.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				t.timesOut(s, limited(t.Program("tick-file", "name", "ticks"), 600*time.Millisecond))
 				t.still(s, "ticks")
 			}),
@@ -185,14 +185,14 @@ func timeoutCases() []Case {
 			ID: "timeouts/files", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles},
 			Programs: []string{"write-file", "read-file", "swallow"},
 			Doc:      "Files of completed runs outlive code that must be killed, unless FilesLost says that they are gone.",
-			Positive: fresh(func(t *T, s executor.Session) {
-				t.ok(s, t.Program("write-file", "name", "kept.txt", "text", kept))
+			Positive: shared(func(t *T, s executor.Session) {
+				t.ok(s, t.Program("write-file", "name", keptFile, "text", t.own()))
 				res := t.Run(s, limited(t.Program("swallow", "text", "x"), 600*time.Millisecond))
-				want := kept
+				want := t.own()
 				if res.FilesLost {
 					want = "absent"
 				}
-				t.says(s, t.Program("read-file", "name", "kept.txt"), want)
+				t.says(s, t.Program("read-file", "name", keptFile), want)
 				if res.FilesLost && !res.StateLost && t.Has(executor.FeatureState) {
 					t.Errorf("FilesLost without StateLost")
 				}
@@ -216,15 +216,17 @@ func cancelCases() []Case {
 		{
 			ID: "cancel/before", PerLanguage: true, Programs: []string{"remember", "recall"},
 			Doc: "A run whose context has ended already does not begin: no result, and RanNo.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				ctx := t.over()
-				res, err := s.Run(ctx, t.Program("remember", "value", kept), func(ev executor.Event) error {
+				res, err := s.Run(ctx, t.Program("remember", "value", t.own()), func(ev executor.Event) error {
 					t.Errorf("the event %s of a run that must not begin", ev.Kind)
 					return nil
 				})
 				t.isNo("a run with a context that has ended", err, context.Canceled)
 				t.noResult("the run", res)
-				t.says(s, t.Program("recall"), "absent")
+				if got := t.stdout(s, t.Program("recall")); got == "" || got == t.own() {
+					t.Errorf("after a run that must not begin: got %q, want what was there before", got)
+				}
 			}),
 		},
 		{
@@ -241,7 +243,7 @@ func cancelCases() []Case {
 			ID: "cancel/output-kept", PerLanguage: true, Needs: []executor.Feature{executor.FeatureStreaming}, Programs: []string{"spin"},
 			Doc: "What code wrote before it was cancelled is in the result.",
 			Positive: func(t *T) {
-				run := t.begin(t.Session(), limited(t.Program("spin", "text", "before"), 25*time.Second))
+				run := t.begin(t.Shared(), limited(t.Program("spin", "text", "before"), 25*time.Second))
 				if res, _ := run.stop(); res == nil || string(res.Stdout) != "before\n" {
 					t.Errorf("got %s, want a result with what was printed before", run.outcome())
 				}
@@ -250,7 +252,7 @@ func cancelCases() []Case {
 		{
 			ID: "cancel/code-stops", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"tick-file", "print"},
 			Doc: "Code of a run that is reported as cancelled no longer does anything.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				run := t.begin(s, limited(t.Program("tick-file", "name", "ticks"), 25*time.Second))
 				res, _ := run.stop()
 				if res != nil && res.Status == executor.StatusLost {

@@ -12,7 +12,7 @@ import (
 func ttlCases() []Case {
 	const idle = 2 * time.Second
 	none := func(t *T) {
-		t.Refused("keep-alive", errorOf(t.Session().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
+		t.Refused("keep-alive", errorOf(t.Shared().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
 	}
 	return []Case{
 		{
@@ -153,7 +153,7 @@ func ttlCases() []Case {
 		{
 			ID: "keep-alive/invalid", Feature: executor.FeatureKeepAlive,
 			Doc: "KeepAlive by nothing, or by less, is ErrInvalid.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				for _, d := range []time.Duration{0, -time.Second} {
 					t.isNo("keep-alive by "+d.String(), errorOf(s.KeepAlive(t.Context(), d)), executor.ErrInvalid)
 				}

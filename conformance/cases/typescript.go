@@ -30,7 +30,7 @@ func typescriptCases() []Case {
 			Positive: func(t *T) { t.says(t.Shared(), t.typed("typed", "text", "渐 typed"), "渐 typed") },
 			Negative: func(t *T) {
 				if _, ok := t.Executor().Info().Capabilities.Runtime(executor.TypeScript); !ok {
-					t.refuses(t.Session(), t.typed("typed", "text", "never"))
+					t.refuses(t.Shared(), t.typed("typed", "text", "never"))
 				}
 			},
 		},
@@ -49,7 +49,7 @@ func typescriptCases() []Case {
 			ID: "typescript/state", PerLanguage: true, Only: executor.JavaScript, Needs: []executor.Feature{typescript, executor.FeatureState},
 			Programs: []string{"remember", "recall"},
 			Doc:      "TypeScript and JavaScript of a session share their state, and its reset.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				t.ok(s, t.typed("remember", "value", "typed"))
 				t.says(s, t.Program("recall"), "typed")
 				t.ok(s, t.Program("remember", "value", "plain"))

@@ -98,7 +98,7 @@ func valueCases() []Case {
 		{
 			ID: "values/limit", Feature: rich, Programs: []string{"display-big", "display-flood"},
 			Doc: "Displays count for OutputBytes.",
-			Positive: fresh(func(t *T, s executor.Session) {
+			Positive: shared(func(t *T, s executor.Session) {
 				for _, req := range []executor.Request{t.Program("display-big", "count", 100000), t.Program("display-flood")} {
 					req.Limits = executor.RunLimits{WallTime: 20 * time.Second, OutputBytes: 4096}
 					res, events := t.events(s, req)
