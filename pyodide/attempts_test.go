@@ -14,36 +14,40 @@ var update = flag.Bool("update", false, "write docs/security/pyodide-attempts.md
 type attemptGroup struct {
 	title    string
 	attempts []attempt
+	tidy     bool // what is refused has changed nothing of the language, so the next attempt may have the session
 }
 
 func pythonGroups() []attemptGroup {
 	return []attemptGroup{
-		{"evaluate JavaScript", evaluation},
-		{"reach environment, files, programs and storage", surroundings},
-		{"reach a network or another worker", network},
-		{"speak the protocol of the host", protocol},
-		{"spoil what the host uses", pollution},
-		{"replace what the language has", fixed},
-		{"go on after the run", left},
-		{"break, flood or hang the session", harm},
+		{title: "evaluate JavaScript", attempts: evaluation},
+		{title: "reach environment, files, programs and storage", attempts: surroundings},
+		{title: "reach a network or another worker", attempts: network},
+		{title: "speak the protocol of the host", attempts: protocol},
+		{title: "spoil what the host uses", attempts: pollution},
+		{title: "replace what the language has", attempts: fixed},
+		{title: "go on after the run", attempts: left},
+		{title: "break, flood or hang the session", attempts: harm},
 	}
 }
 
 func javascriptGroups() []attemptGroup {
 	return []attemptGroup{
-		{"import and evaluate", modules},
-		{"reach environment, files, programs and storage", scriptSurroundings},
-		{"reach a network or another worker", scriptNetwork},
-		{"get at objects of the host", realms},
-		{"speak the protocol of the host", scriptProtocol},
-		{"spoil what the host uses", scriptPollution},
-		{"break, flood or hang the session", scriptHarm},
+		{title: "import and evaluate", attempts: modules, tidy: true},
+		{title: "reach environment, files, programs and storage", attempts: scriptSurroundings, tidy: true},
+		{title: "reach a network or another worker", attempts: scriptNetwork, tidy: true},
+		{title: "get at objects of the host", attempts: realms},
+		{title: "speak the protocol of the host", attempts: scriptProtocol},
+		{title: "spoil what the host uses", attempts: scriptPollution},
+		{title: "break, flood or hang the session", attempts: scriptHarm},
 	}
 }
 
 func attemptsOf(groups []attemptGroup) (all []attempt) {
 	for _, g := range groups {
-		all = append(all, g.attempts...)
+		for _, a := range g.attempts {
+			a.tidy = g.tidy
+			all = append(all, a)
+		}
 	}
 	return all
 }

@@ -32,6 +32,7 @@ type attempt struct {
 	// session.
 	lost  bool          // the state may be gone, or end with the run
 	fails bool          // an error that nothing catches ends the run
+	tidy  bool          // as in attemptGroup
 	wall  time.Duration // the wall time, if it should run out
 	want  func(*executor.Result) bool
 }

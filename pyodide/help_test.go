@@ -19,10 +19,16 @@ import (
 // has no spares, unless cfg says so.
 func open(t testing.TB, cfg Config) executor.Executor {
 	t.Helper()
+	return openFor(t, cfg, stopGrace)
+}
+
+// openFor is open with another time than stopGrace.
+func openFor(t testing.TB, cfg Config, grace time.Duration) executor.Executor {
+	t.Helper()
 	if cfg.Spares == nil {
 		cfg.Spares = new(0)
 	}
-	x, err := Open(t.Context(), driver.Env{Owner: "test", Wrap: record}, cfg)
+	x, err := openWith(t.Context(), driver.Env{Owner: "test", Wrap: record}, cfg, grace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +157,10 @@ func writeProgram(t testing.TB, path, text string) {
 	}
 }
 
-// eventually waits until ok.
+// eventually waits until ok. Only a test that fails waits for long.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -162,7 +168,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

@@ -358,7 +358,7 @@ func TestHostileHost(t *testing.T) {
 			if text := map[string]string{"say-and-exit": "of wood", "fatal": "made of cheese"}[what]; !strings.Contains(err.Error(), text) {
 				t.Errorf("got %v, want what it said", err)
 			}
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > 2*time.Minute {
 				t.Errorf("it took %v", took)
 			}
 			x.clean(t)
@@ -430,7 +430,7 @@ func TestHostileHost(t *testing.T) {
 				defer cancel()
 			}
 			r, err := s.Run(ctx, req, nil)
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > 2*time.Minute {
 				t.Errorf("it took %v", took)
 			}
 			var e *executor.Error

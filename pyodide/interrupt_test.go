@@ -62,9 +62,6 @@ func TestStubbornCodeLosesState(t *testing.T) {
 			if r.Status != executor.StatusTimedOut || !r.StateLost || r.FilesLost || r.ExitCode != -1 {
 				t.Errorf("got %s, lost %v %v", describeResult(r), r.StateLost, r.FilesLost)
 			}
-			if r.Duration > 6*time.Second {
-				t.Errorf("it took %v", r.Duration)
-			}
 			next := runCode(t, s, "print(open('kept').read(), 'state' in globals())")
 			if got := string(next.Stdout); got != "before False\n" || !next.StateFresh {
 				t.Errorf("got %q, fresh %v", got, next.StateFresh)

@@ -47,7 +47,7 @@ func TestProcessDies(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || res.Status != executor.StatusTimedOut || !res.StateLost || res.Duration > 30*time.Second {
+	if err != nil || res.Status != executor.StatusTimedOut || !res.StateLost {
 		t.Errorf("got %v, %+v", err, res)
 	}
 	if got := output(t, s, "print(open('kept').read())"); got != "kept\n" {
@@ -109,6 +109,7 @@ func TestEndedProcessesAreReaped(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := one(t, executor.Spec{})
 			family := descendants(t, process(t, s))
 			if err := c.end(s); err != nil {

@@ -27,7 +27,8 @@ func TestIdleSessionEnds(t *testing.T) {
 		{"the-process-alone", func(d *session) { d.idle.Reset(time.Hour) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := one(t, executor.Spec{IdleTTL: 500 * time.Millisecond})
+			t.Parallel()
+			s := one(t, executor.Spec{IdleTTL: 3 * time.Second}) // enough to find the process
 			pid := process(t, s)
 			c.stop(driverSession(s))
 			eventually(t, "the process has ended", func() bool { return !alive(pid) })
@@ -43,8 +44,9 @@ func TestIdleSessionEnds(t *testing.T) {
 		})
 	}
 	t.Run("not-while-in-use", func(t *testing.T) {
-		s := one(t, executor.Spec{IdleTTL: 500 * time.Millisecond})
-		if got := output(t, s, "import time; time.sleep(1.5); print(1)"); got != "1\n" {
+		t.Parallel()
+		s := one(t, executor.Spec{IdleTTL: 3 * time.Second})
+		if got := output(t, s, "import time; time.sleep(4.5); print(1)"); got != "1\n" {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -76,32 +78,41 @@ func TestLifeEnds(t *testing.T) {
 // removes its files.
 func TestProgramIsKilled(t *testing.T) {
 	realRuntime(t)
-	for _, code := range []string{"1", "while True: pass", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: print('x' * 1000)"} {
-		c := exec.CommandContext(t.Context(), os.Args[0])
-		c.Env = append(os.Environ(), envHold+"="+code)
-		c.Stderr = os.Stderr
-		out, err := c.StdoutPipe()
-		if err == nil {
-			err = c.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		var pid, spare int
-		var dir string
-		if _, err := fmt.Fscanln(out, &pid, &spare, &dir); err != nil || !alive(pid) || !alive(spare) {
-			t.Fatalf("got processes %d and %d, %v", pid, spare, err)
-		}
-		family := append(descendants(t, pid), descendants(t, spare)...)
-		c.Process.Kill()
-		c.Wait()
-		for _, p := range family {
-			eventually(t, fmt.Sprintf("process %d of %v has ended", p, family), func() bool { return !alive(p) })
-		}
-		one(t, executor.Spec{})
-		if _, err := os.Stat(filepath.Dir(dir)); !os.IsNotExist(err) {
-			t.Errorf("%s: %v", filepath.Dir(dir), err)
-		}
+	for name, code := range map[string]string{
+		"idle": "1", "computes": "while True: pass",
+		"ignores-the-signal": "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: print('x' * 1000)",
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); killed(t, code) })
+	}
+}
+
+// killed kills a program that runs code, and checks what is left of it.
+func killed(t *testing.T, code string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = append(os.Environ(), envHold+"="+code)
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid, spare int
+	var dir string
+	if _, err := fmt.Fscanln(out, &pid, &spare, &dir); err != nil || !alive(pid) || !alive(spare) {
+		t.Fatalf("got processes %d and %d, %v", pid, spare, err)
+	}
+	family := append(descendants(t, pid), descendants(t, spare)...)
+	c.Process.Kill()
+	c.Wait()
+	for _, p := range family {
+		eventually(t, fmt.Sprintf("process %d of %v has ended", p, family), func() bool { return !alive(p) })
+	}
+	one(t, executor.Spec{})
+	if _, err := os.Stat(filepath.Dir(dir)); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", filepath.Dir(dir), err)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestMemoryLimit(t *testing.T) {
 		{"in-the-library", "'x' * (200 << 20)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := runCode(t, s, c.code, within(20*time.Second))
+			r := runCode(t, s, c.code, within(30*time.Second))
 			if r.Status != executor.StatusFailed || r.Exception == nil || r.Exception.Type != "MemoryError" || r.StateLost {
 				t.Errorf("got %s, lost %v", describeResult(r), r.StateLost)
 			}
@@ -73,7 +73,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	// Small objects fill memory to the last byte. Then nothing works any more, not even an error
 	// message.
-	r := runCode(t, s, "x = []\nwhile True: x = [x, x[:]]", within(20*time.Second))
+	r := runCode(t, s, "x = []\nwhile True: x = [x, x[:]]", within(30*time.Second))
 	if r.Status != executor.StatusKilled || r.Reason != executor.ReasonMemory || !r.StateLost {
 		t.Errorf("got %s, lost %v", describeResult(r), r.StateLost)
 	}

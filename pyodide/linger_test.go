@@ -86,7 +86,7 @@ func TestLinger(t *testing.T) {
 			}
 			// Nothing that was left running delays another run.
 			next := map[executor.Language]string{executor.Python: "print('next')", executor.JavaScript: "console.log('next')"}[l]
-			r = runCode(t, s, next, edits[0], within(20*time.Second))
+			r = runCode(t, s, next, edits[0], within(30*time.Second))
 			if string(r.Stdout) != "next\n" || r.Status != executor.StatusOK || len(r.LeftRunning) != len(c.left) {
 				t.Errorf("the next run: got %q and %q, %s", r.Stdout, r.LeftRunning, strings.TrimSpace(describeResult(r)))
 			}

@@ -98,7 +98,7 @@ func TestNonsense(t *testing.T) {
 			pid := process(t, s)
 			began := time.Now()
 			r, err := s.Run(t.Context(), executor.Request{Code: "# trick " + name, Limits: executor.RunLimits{WallTime: time.Second}}, nil)
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > 2*time.Minute {
 				t.Errorf("it took %v", took)
 			}
 			var e *executor.Error

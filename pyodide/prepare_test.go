@@ -365,7 +365,7 @@ func TestCancelledInstallation(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "canceled") {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it goes on")
 	}
 	eventually(t, "npm has ended", func() bool { return !alive(n) })

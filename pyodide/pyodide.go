@@ -26,6 +26,15 @@ func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
 // missing. Only the layer of the operating system is tried immediately, because the declared
 // capabilities depend on it.
 func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
+	return openWith(ctx, env, cfg, stopGrace)
+}
+
+// stopGrace is how long after its wall time code may take to heed the interrupt. Then its process is
+// killed.
+const stopGrace = 3 * time.Second
+
+// openWith is Open with another time than stopGrace.
+func openWith(ctx context.Context, env driver.Env, cfg Config, grace time.Duration) (executor.Executor, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -48,7 +57,7 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 	return driver.New(d, env, driver.Options{
 		Type:          Type,
 		CreateTimeout: 15 * time.Minute, // the first one may download 45 MB
-		Grace:         3 * time.Second,
+		Grace:         grace,
 	})
 }
 

@@ -126,7 +126,7 @@ func TestSpareServes(t *testing.T) {
 		}
 	})
 	t.Run("idle", func(t *testing.T) {
-		s := next(t, executor.Spec{IdleTTL: 500 * time.Millisecond})
+		s := next(t, executor.Spec{IdleTTL: 4 * time.Second}) // enough to turn off the other clock
 		h := driverSession(s).h
 		driverSession(s).idle.Reset(time.Hour) // so that only the clock of the process is left
 		eventually(t, "the process has ended", h.isDead)
@@ -135,7 +135,7 @@ func TestSpareServes(t *testing.T) {
 		}
 	})
 	t.Run("life", func(t *testing.T) {
-		s := next(t, executor.Spec{MaxLife: time.Second})
+		s := next(t, executor.Spec{MaxLife: 4 * time.Second})
 		h := driverSession(s).h
 		driverSession(s).lifetime.Stop()
 		eventually(t, "the process has ended", h.isDead)

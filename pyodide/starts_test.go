@@ -25,7 +25,7 @@ func TestStartsWait(t *testing.T) {
 	if r := runCode(t, warm, "print(1)"); string(r.Stdout) != "1\n" {
 		t.Errorf("got %s", describeResult(r))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := cold.Run(ctx, executor.Request{Code: "print(2)"}, nil)
 	if e := (*executor.Error)(nil); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.Ran != executor.RanNo {
