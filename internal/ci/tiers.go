@@ -2,10 +2,7 @@ package main
 
 import (
 	"regexp"
-	"slices"
 	"strings"
-
-	"github.com/execbroker/execbroker/conformance/conformancetest"
 )
 
 // Tests are in one of two tiers. Those of make test are all but those of the rules below, which are
@@ -50,10 +47,6 @@ var inside = []string{
 // mechanics are the areas of the suite whose work is the supervisor's, whatever the language.
 const mechanics = "artifacts|attach|close|contexts|create|dir|env|errors|files|hostile|isolation|lifecycle|limits|network|parallel|refresh|runs|subprocess|timeouts|ttl|workdir"
 
-// fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can
-// go wrong only over real sandboxes.
-var fewFaults = []string{"state-lost-untold", "process-leaked"}
-
 // exhaustive are the tests that only make exhaustive runs.
 var exhaustive = append([]rule{
 	{"e2b", "TestConformance/javascript", 5, "JavaScript takes the same way as Python, and Docker runs what is its own"},
@@ -92,6 +85,9 @@ var exhaustive = append([]rule{
 	{"deploy/helm", "Test(Chart|Guide|Refused)", 6, "they build Helm from its source; make test has no other use for it"},
 	{"deploy/helm", "TestInstall", 8, "it brings up a cluster, and installs the chart there with what the others build"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
+	{"docker", "TestConformance/javascript/aliases", 0.5, "likewise"},
+	{"docker", "TestConformance/javascript/output/(bulk|limit-scope|many-lines|slow-reader)", 0.7, "likewise: they move much"},
+	{"docker", "TestConformance/javascript/packages/(during-run|spec)", 0.7, "likewise; make test installs with npm in packages/install"},
 	{"pyodide", "TestConformance/javascript/(" + mechanics + ")", 2, "make test runs them in Python; the host program is the same"},
 	{"backends/all", "TestParity", 15, "make test compares every two-hundredth program"},
 	{"backends/all", "TestParityOfModal", 15, "make test compares the backends that have other transports"},
@@ -114,7 +110,7 @@ var exhaustive = append([]rule{
 	{"flymachines", "Test(Cycles|Killed)", 2, "make test counts what the suite leaves; these make a hundred Machines, and wait for those of a program that was killed"},
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
 	{"flymachines", "TestAttempts", 0.3, "Docker makes the same attempts"},
-	{"pyodide", "TestFaults/(" + strings.Join(manyFaults(), "|") + ")", 6, "the backend in memory is tested with every fault"},
+	{"pyodide", "TestFaults", 7, "the backend in memory is tested with every fault, and process-leaked starts a real process there"},
 	{"pyodide", "Test(Floods|ScriptMemory|FilesSurviveTheProcess|InterruptAtRandomMoments|HashSeed)", 3, "make test proves one of each: the limits of memory, files after a lost process, interrupts"},
 	{"conformance/conformancetest", "TestFaultsInAllCases", 2, "make test looks for the same faults in the cases that take little time"},
 	{"runner", "Test.*/(bookworm|bullseye|trixie)", 5, "make test runs them with this machine's Python and Node; the suite runs in an image of trixie"},
@@ -168,16 +164,6 @@ func insideOf(suites ...string) (rules []rule) {
 		}
 	}
 	return rules
-}
-
-// manyFaults are the faults besides fewFaults.
-func manyFaults() (names []string) {
-	for _, f := range conformancetest.Faults() {
-		if !slices.Contains(fewFaults, f.Name) {
-			names = append(names, f.Name)
-		}
-	}
-	return names
 }
 
 // always are added to the tests of a rule: they count what the others have left. Those that no rule
