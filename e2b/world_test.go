@@ -67,6 +67,11 @@ func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config))
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		defer func() {
+			if err := w.Server.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
 		w.hook.Store(nil)
 		w.SetFaults(e2btest.Faults{})
 		if err := w.x.Close(); err != nil {
@@ -84,9 +89,6 @@ func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config))
 			}
 			return err
 		})
-		if err := w.Server.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	return w
 }

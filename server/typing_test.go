@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // begun is a run whose events are read while it is in progress.
@@ -83,7 +85,12 @@ func TestInput(t *testing.T) {
 	if res := run.wait(""); string(res.Stdout) != "ready\none\ntwo\nnull\n" || res.Status != executor.StatusOK {
 		t.Errorf("got %+v", res)
 	}
-	w.want(http.StatusNotFound, "POST", run.path+"/input", "late")
+	waittest.Until(t, "the run is gone", func() error { // a moment after its result
+		if res, got := w.do("POST", run.path+"/input", "late"); res.StatusCode != http.StatusNotFound {
+			return fmt.Errorf("got %d %s", res.StatusCode, got)
+		}
+		return nil
+	})
 	w.want(http.StatusConflict, "POST", session+"/run", `{"id": "r", "language": "python", "code": "1"}`) // the ID is used
 }
 
