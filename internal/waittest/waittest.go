@@ -10,8 +10,8 @@ import (
 // patience is far beyond what a condition may take on a machine that has much else to do.
 const patience = 2 * time.Minute
 
-// Until calls f until it returns nil, at first every millisecond, and less and less often. After two
-// minutes it ends the test with the last error.
+// Until calls f until it returns nil, at first every millisecond, and less and less often. After
+// two minutes it ends the test with the last error.
 func Until(tb testing.TB, what string, f func() error) {
 	tb.Helper()
 	end := time.Now().Add(patience)
