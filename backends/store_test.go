@@ -90,8 +90,8 @@ func TestStoreIsEmptied(t *testing.T) {
 			open := func(instance, ttl string) *backends.Broker {
 				return w.openAs(instance, "{backends: {a: {type: fake, on: a}}, sessions: "+strings.TrimSuffix(store.config, "}")+", lease_ttl: "+ttl+"}}")
 			}
-			// The first lease has to be lost, and soon. The second one has to be renewed in time, also
-			// on a busy machine.
+			// The first lease has to be lost, and soon. The second one has to be renewed in time,
+			// also on a busy machine.
 			one, two := open("one", "3s"), open("two", "5m")
 			first, err := one.Manager().Acquire(t.Context(), "chat", executor.Spec{})
 			if err != nil {

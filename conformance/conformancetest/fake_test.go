@@ -149,8 +149,8 @@ func TestOverAProcessBoundary(t *testing.T) {
 
 // TestFaults looks for each fault in the cases that take little time: a case that needs another
 // process or the network costs seconds, and one that moves tens of megabytes as much as fifty
-// others. The faults that only such a case notices have them too, and each has those that the golden
-// file says notice it.
+// others. The faults that only such a case notices have them too, and each fault has those that the
+// golden file says notice it.
 func TestFaults(t *testing.T) {
 	faults(t, conformancetest.FaultOptions{}, "allow-list-ignored", "disk-limit-ignored", "network-open")
 }
