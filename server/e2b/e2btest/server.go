@@ -57,6 +57,7 @@ func Docker(ctx context.Context, owner string, c docker.Config) (executor.Execut
 	if err != nil {
 		return nil, err
 	}
+	c.AllowCodeFilters = true // a sandbox of E2B is a machine of its own, in which a supervisor filters what it starts
 	c.Host, c.Image, c.Pull = cmp.Or(c.Host, host), cmp.Or(c.Image, dockertest.Python), cmp.Or(c.Pull, docker.PullNever)
 	if c.Languages == nil {
 		c.Languages = []executor.Language{executor.Python, executor.JavaScript}
