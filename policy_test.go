@@ -117,6 +117,7 @@ var rules = []rule{
 	// Whom web pages reach through a browser, and how a request is called, is one question for all
 	// servers.
 	{packages: []string{"internal/front"}},
+	{packages: []string{"internal/front/fronttest"}},
 	// Code in fences is what models write, whoever asks them.
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
 	// WebSockets are a wire of Piston. What fails is told in the words for models.
@@ -127,7 +128,7 @@ var rules = []rule{
 	// Code that people type is the same at a prompt and in a notebook.
 	{packages: []string{"internal/complete"}, imports: []string{"executor"}},
 	// A page is files for whoever serves the API.
-	{packages: []string{"server/page"}},
+	{packages: []string{"server/page"}, imports: []string{"internal/front"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "executor/checkpoint", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.
@@ -259,7 +260,7 @@ func TestDependencies(t *testing.T) {
 // others test theirs. Products stand on none of them.
 var forTests = []string{
 	"conformance/conformancetest", "deploy/helm/helmtest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
-	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/netnstest", "internal/npmtest",
+	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/front/fronttest", "internal/leaktest", "internal/netnstest", "internal/npmtest",
 	"internal/packages/packagestest", "internal/sharetest", "internal/waittest", "kubernetes/kubetest/...", "kubernetes/podtest", "modal/modaltest", "runner/sshtest", "server/e2b/e2btest",
 }
 

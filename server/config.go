@@ -54,7 +54,8 @@ type Config struct {
 	// MaxBody and MaxFile are the largest sizes of a JSON request and of a file in bytes. Zero: the
 	// defaults.
 	MaxBody, MaxFile int64
-	// BodyTime is how long a request body may take to arrive. Zero: DefaultBodyTime.
+	// BodyTime is how long a request body may take to arrive. A file has that time for each MiB.
+	// Zero: DefaultBodyTime.
 	BodyTime time.Duration
 	// MaxTimeout is the longest run that a client may request, and MaxIdle the longest time that a
 	// session may wait for its next use. Zero: the defaults. Neither exceeds what the backend
@@ -74,7 +75,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
-func (c Config) policy() front.Policy { return front.Policy{Hosts: c.Hosts, Origins: c.Origins} }
+func (c Config) policy() front.Policy {
+	return front.Policy{Hosts: c.Hosts, Origins: c.Origins, BodyTime: c.BodyTime}
+}
 
 func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	var errs []error

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // maxListed is the largest number of files in a listing.
@@ -85,7 +87,6 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client, b *s
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", "attachment")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
 	counted := &counter{w: w}
 	_, err = io.Copy(counted, io.LimitReader(f, s.cfg.MaxFile))
 	if err != nil && counted.n == 0 {
@@ -124,15 +125,12 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client, b *
 	}
 	defer ends()
 	if r.ContentLength > s.cfg.MaxFile {
-		w.Header().Set("Connection", "close")
 		return 0, nil, &http.MaxBytesError{Limit: s.cfg.MaxFile}
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
+	front.Upload(r.Context())
 	body := &arriving{r: http.MaxBytesReader(w, r.Body, s.cfg.MaxFile)}
 	err = b.Files().Write(r.Context(), r.PathValue("name"), body, 0)
 	if body.err != nil {
-		w.Header().Set("Connection", "close") // see arrive
 		if large := (*http.MaxBytesError)(nil); errors.As(body.err, &large) {
 			return 0, nil, large
 		}
@@ -141,7 +139,6 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client, b *
 	if err != nil {
 		return 0, nil, s.gone(b, err)
 	}
-	_ = rc.SetReadDeadline(time.Time{})
 	return http.StatusCreated, Written{r.PathValue("name"), body.n}, nil
 }
 

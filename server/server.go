@@ -108,8 +108,7 @@ func (s *Server) routes() {
 	}
 	s.mux.HandleFunc("GET /v1/health", s.health)
 	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(OpenAPI)
+		front.Text(w, http.StatusOK, "application/json", OpenAPI)
 	})
 	if s.cfg.Page != nil {
 		s.mux.Handle("GET /{$}", s.cfg.Page)
@@ -157,6 +156,7 @@ func (s *Server) authenticated(f operation) http.Handler {
 			s.answerError(w, r, refuse(http.StatusUnauthorized, "unauthorized", "a key is required, as a bearer token or in X-API-Key"))
 			return
 		}
+		front.Admit(r.Context())
 		status, v, err := f(w, r, c)
 		switch {
 		case err != nil:
@@ -190,10 +190,9 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
 // arrive reads a whole body in bounded time.
 func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength > most {
-		w.Header().Set("Connection", "close")
 		return nil, &http.MaxBytesError{Limit: most}
 	}
-	data, err := front.Body(w, r, most, s.cfg.BodyTime)
+	data, err := front.Body(w, r, most)
 	if err == front.ErrBody {
 		err = refuse(http.StatusRequestTimeout, "invalid", "%v", err)
 	}

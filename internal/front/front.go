@@ -1,14 +1,16 @@
 // Package front is the first handler of every HTTP server of the module. It gives each request an
 // ID, which the client gets and the log contains, so that the two can be matched. It also refuses
-// requests that a web page makes a browser send to a server of another origin.
+// requests that a web page makes a browser send to a server of another origin. And it bounds how
+// long a server waits for a client, and how many connections it has: see Bounded and Limits.
 //
-// Two checks do that. Requests that a browser marks as cross-site are refused if they may change
-// something. And the host name must be one of the server's names: if a page points its own name at
-// this machine (DNS rebinding), the browser considers it the same origin, and only the host name
-// shows the attack.
+// Two checks refuse requests of web pages. Requests that a browser marks as cross-site are refused
+// if they may change something. And the host name must be one of the server's names: if a page
+// points its own name at this machine (DNS rebinding), the browser considers it the same origin,
+// and only the host name shows the attack.
 package front
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,6 +19,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Policy says which names a server has. The zero value allows those of loopback: localhost, the
@@ -31,6 +34,8 @@ type Policy struct {
 	// Origins are the origins, such as https://app.example, whose web pages may use the server with
 	// a key. Their requests are not refused, and their scripts can read the answers. Nil: none.
 	Origins []string
+	// BodyTime is the body time of Bounded. Zero: DefaultBodyTime.
+	BodyTime time.Duration
 }
 
 // Check returns an error if an entry of Hosts is neither a name nor an address, or an entry of
@@ -51,16 +56,15 @@ func (p Policy) Check() error {
 
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*$`)
 
-// Handler returns next with the checks in front. Refused requests go to refuse, with the status and
-// the message for the client. Both handlers get requests with an ID, and answers tell browsers not
-// to guess their type.
-// they answer.
+// Handler returns next with the checks and the limits of Bounded in front. Refused requests go to
+// refuse, with the status and the message for the client. Both handlers get requests with an ID,
+// and answers tell browsers not to guess their type.
 func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, status int, message string)) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	for _, o := range p.Origins {
 		_ = cross.AddTrustedOrigin(o) // Check has checked it
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = named(w, r)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		status, message := 0, ""
@@ -77,9 +81,8 @@ func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r 
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("Connection", "close") // otherwise the answer would wait for the rest of the body
 		refuse(w, r, status, message)
-	})
+	}), cmp.Or(p.BodyTime, DefaultBodyTime))
 }
 
 // CrossOrigin reports whether a browser has sent r for a web page of another origin, whatever its

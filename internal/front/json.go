@@ -3,6 +3,7 @@ package front
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 )
 
 // Answer answers with v as JSON, or with status 500 and failed if v cannot be encoded.
@@ -11,7 +12,14 @@ func Answer(w http.ResponseWriter, status int, v any, failed string) {
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(failed)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	Text(w, status, "application/json", append(b, '\n'))
+}
+
+// Text answers with content whose type is kind. An answer of known length leaves the connection
+// open: see Bounded.
+func Text(w http.ResponseWriter, status int, kind string, content []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that has disconnected needs no answer
+	_, _ = w.Write(content) // a client that has disconnected needs no answer
 }

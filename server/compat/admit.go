@@ -59,6 +59,7 @@ func (s *Server) admit(f Front, a *api, r *http.Request) (server.Client, error) 
 	}
 	key := keyOf(r)
 	if c, ok := s.cfg.Keys.Lookup(key); ok {
+		front.Admit(r.Context())
 		return c, nil
 	}
 	switch {

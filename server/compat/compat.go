@@ -107,7 +107,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	s := &Server{x: x, cfg: cfg, runs: runs{most: cfg.MaxRuns, mostTotal: cfg.MaxRunsTotal}}
 	s.kept = shelf{mostBytes: cmp.Or(cfg.MaxKept, DefaultMaxKept), keep: cmp.Or(cfg.KeepTime, DefaultKeepTime)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.front = front.Policy{Hosts: cfg.Hosts}.Handler(s.mount(), func(w http.ResponseWriter, r *http.Request, status int, message string) {
+	s.front = front.Policy{Hosts: cfg.Hosts, BodyTime: cfg.BodyTime}.Handler(s.mount(), func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		s.refuse(w, s.apiOf(r), refusal{status, message})
 	})
 	return s, nil

@@ -8,7 +8,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"path"
-	"time"
+
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // keptFile is a file that is kept, under "session/id".
@@ -45,11 +46,9 @@ func (c *call) keepMade(session string, o *outcome, made func(id, name string)) 
 // this origin.
 func (c *call) attach(f *keptFile) {
 	h := c.w.Header()
-	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(f.name)}))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(c.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
-	_, _ = c.w.Write(f.data)                                                             // a client that has disconnected needs no answer
+	front.Text(c.w, http.StatusOK, "application/octet-stream", f.data)
 }
 
 // form reads the files of a form, which is the body.

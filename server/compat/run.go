@@ -157,7 +157,7 @@ func (r *runs) begin(subject string) (end func(), err error) {
 }
 
 // body reads the body of a request.
-func (c *call) body() ([]byte, error) { return front.Body(c.w, c.r, c.cfg.MaxBody, c.cfg.BodyTime) }
+func (c *call) body() ([]byte, error) { return front.Body(c.w, c.r, c.cfg.MaxBody) }
 
 // execute decodes the body, runs the code, and encodes the answer.
 func (c *call) execute(e *execution) (int, any, error) {

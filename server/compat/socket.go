@@ -14,8 +14,6 @@ import (
 const (
 	// initTime is how long the first message may take.
 	initTime = 10 * time.Second
-	// patience is how long a client may take for a write.
-	patience = 30 * time.Second
 	// maxMessage bounds a message after the first.
 	maxMessage = 1 << 20
 )
@@ -52,7 +50,6 @@ func (c *call) connect(serve func(*socket) error, fail func(*socket, error) clos
 		if !errors.As(err, &code) {
 			code = fail(s, err)
 		}
-		_ = ws.SetWriteDeadline(time.Now().Add(patience))
 		_ = ws.WriteClose(int(code))
 	}}.ServeHTTP(c.w, c.r)
 	return nil
@@ -68,7 +65,6 @@ func (s *socket) receive(most int64) (raw json.RawMessage, err error) {
 // send writes messages. A client that does not read them ends its run.
 func (s *socket) send(messages ...any) error {
 	for _, m := range messages {
-		_ = s.ws.SetWriteDeadline(time.Now().Add(patience))
 		if err := websocket.JSON.Send(s.ws, m); err != nil {
 			return err
 		}

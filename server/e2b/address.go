@@ -101,7 +101,8 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 		noSandbox(w, to)
 		return
 	}
-	if to.port != envdPort && (b.private || to.port != interpreterPort) && b.traffic != "" && !sameToken(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
+	trusted := sameToken(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic)
+	if to.port != envdPort && (b.private || to.port != interpreterPort) && b.traffic != "" && !trusted {
 		writeJSON(w, http.StatusForbidden, proxyError{SandboxID: b.id, Message: "the header E2B-Traffic-Access-Token is missing or wrong", Code: http.StatusForbidden})
 		return
 	}
@@ -118,16 +119,17 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 	ctx, stop := front.Both(r.Context(), b.life)
 	defer stop()
 	r = r.WithContext(ctx)
-	body := &mortalBody{ReadCloser: r.Body, life: b.life, rc: http.NewResponseController(w)}
-	body.whole.Store(r.ContentLength == 0)
-	r.Body = body
-	defer body.watch()()
+	defer front.Until(ctx, b.life)()
 	switch to.port {
 	case envdPort:
 		b.envd.ServeHTTP(w, r)
 	case interpreterPort:
 		b.serveInterpreter(w, r)
 	default:
+		if front.Upload(ctx); trusted && b.traffic != "" {
+			front.Admit(ctx)
+			front.Lift(ctx)
+		}
 		s.serveForward(w, r, b, to)
 	}
 }

@@ -22,6 +22,7 @@ const (
 	DefaultMaxTimeout   = 24 * time.Hour
 	DefaultMaxSandboxes = 100
 	DefaultPausedTTL    = time.Hour
+	DefaultBodyTime     = time.Minute
 )
 
 // Config configures New. Keys are required.
@@ -58,6 +59,10 @@ type Config struct {
 	// PausedTTL is how long a paused sandbox waits to be resumed before it is ended. Zero means
 	// DefaultPausedTTL.
 	PausedTTL time.Duration
+	// BodyTime is how long the body of a request, or the first message of a stream, may take to
+	// arrive. A file, and a body for a server in a sandbox, have that time for each MiB. Zero means
+	// DefaultBodyTime.
+	BodyTime time.Duration
 	// Ports says who reaches servers in sandboxes. Zero means PortsOff: nobody. Other values need a
 	// backend with executor.FeaturePorts.
 	Ports Ports
@@ -84,8 +89,8 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 		c.MaxTimeout = min(c.MaxTimeout, caps.MaxLife)
 	}
 	c.MaxSandboxes = cmp.Or(c.MaxSandboxes, DefaultMaxSandboxes)
-	if c.MaxTimeout < time.Second || c.MaxSandboxes < 0 {
-		return c, errors.New("e2b: max_timeout and max_sandboxes: want positive values")
+	if c.MaxTimeout < time.Second || c.MaxSandboxes < 0 || c.BodyTime < 0 {
+		return c, errors.New("e2b: max_timeout, max_sandboxes and body_time: want positive values")
 	}
 	c.OnPause, c.PausedTTL = cmp.Or(c.OnPause, PauseKeep), cmp.Or(c.PausedTTL, DefaultPausedTTL)
 	if !slices.Contains([]OnPause{PauseKeep, PauseKill, PauseRefuse}, c.OnPause) || c.PausedTTL < time.Second {
@@ -122,7 +127,7 @@ var below = regexp.MustCompile(`^(api|` + sandboxLabel + `)$`)
 
 // names are those that clients may use.
 func (c Config) names() front.Policy {
-	p := front.Policy{Hosts: c.Hosts}
+	p := front.Policy{Hosts: c.Hosts, BodyTime: cmp.Or(c.BodyTime, DefaultBodyTime)}
 	if c.Domain != "" {
 		p.Hosts, p.Below = append([]string{c.Domain}, c.Hosts...), below
 	}

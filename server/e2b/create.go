@@ -48,7 +48,7 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 		return 0, nil, err
 	}
 	b := &sandbox{
-		id: id, owner: o, patience: s.patience, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
+		id: id, owner: o, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
 		started: time.Now(), session: session, home: executor.Workdir, root: s.cfg.Root, onTimeout: then, moved: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	b.end = b.started.Add(timeout)

@@ -15,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/envd/filesystempb"
 	"github.com/execbroker/execbroker/internal/envd/processpb"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 const (
@@ -43,34 +44,20 @@ func (b *sandbox) newEnvd() http.Handler {
 			writeError(w, refuse(http.StatusUnauthorized, "the header X-Access-Token is missing or wrong"))
 			return
 		}
-		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(b.patience)) // a ResponseWriter of tests has none
-		m.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), arrivals{}, func() { _ = rc.SetReadDeadline(time.Time{}) })))
+		front.Admit(r.Context())
+		m.ServeHTTP(w, r)
 	})
 	return guarded
 }
 
-// arrivals is the context key of a function that ends the deadline for a client's first message.
-type arrivals struct{}
-
-// streams calls that function when the first message has come, and aborts the streams of a sandbox
-// that has ended. The SDKs tell a dead sandbox by an aborted stream.
+// streams lets a client that streams send whenever it likes when its first message has come, and
+// aborts the streams of a sandbox that has ended. The SDKs tell a dead sandbox by an aborted
+// stream.
 type streams struct{ life context.Context }
 
 var _ connect.Interceptor = streams{}
 
-func (streams) arrived(ctx context.Context) {
-	if end, ok := ctx.Value(arrivals{}).(func()); ok {
-		end()
-	}
-}
-
-func (a streams) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		a.arrived(ctx)
-		return next(ctx, r)
-	}
-}
+func (streams) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc { return next }
 
 func (streams) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
@@ -78,7 +65,7 @@ func (streams) WrapStreamingClient(next connect.StreamingClientFunc) connect.Str
 
 func (a streams) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
-		err := next(ctx, arriving{c, func() { a.arrived(ctx) }})
+		err := next(ctx, arriving{c, func() { front.Lift(ctx) }})
 		if err != nil && a.life.Err() != nil && c.Spec().StreamType == connect.StreamTypeServer {
 			panic(http.ErrAbortHandler)
 		}

@@ -53,9 +53,12 @@ func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.RoundTripper.RoundTrip(r)
 }
 
-func newDaemon(t *testing.T, o fake.Options) daemon {
+func newDaemon(t *testing.T, o fake.Options) daemon { return daemonOf(newWorld(t, o, Config{})) }
+
+// daemonOf makes a sandbox in a world.
+func daemonOf(w world) daemon {
+	t := w.T
 	t.Helper()
-	w := newWorld(t, o, Config{})
 	over := make(chan string, 1000)
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		defer func() {

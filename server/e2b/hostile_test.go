@@ -21,6 +21,8 @@ import (
 
 	pb "github.com/execbroker/execbroker/internal/envd/processpb"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/front"
+	"github.com/execbroker/execbroker/internal/front/fronttest"
 )
 
 // raw sends text over a connection of its own and returns what comes back before it ends.
@@ -64,10 +66,7 @@ func (d daemon) head(method, target string, port int, more ...string) string {
 // A body that does not come holds nothing for longer than the server's patience, wherever it is
 // sent to.
 func TestSlowBodies(t *testing.T) {
-	w := newDaemon(t, fake.Options{})
-	w.s.patience = 2 * time.Second // enough for bodies that do come, on a machine that has much to do
-	d := w
-	d.box = w.create("") // with that patience
+	d := daemonOf(newWorld(t, fake.Options{}, Config{BodyTime: 2 * time.Second})) // enough for bodies that do come, on a machine that has much to do
 	var all sync.WaitGroup
 	defer all.Wait()
 	for name, text := range map[string]string{
@@ -96,19 +95,45 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// What takes longer than a body may, but needs none or has it already, is done.
-func TestSlowWork(t *testing.T) {
-	d := newDaemon(t, fake.Options{})
-	d.s.patience = 100 * time.Millisecond
-	release := d.b.Hold(fake.OpDestroy)
-	go func() {
-		time.Sleep(5 * d.s.patience) // the time is what is tested
-		release()
-	}()
-	got, err := d.exchange(d.head("DELETE", "/sandboxes/"+d.box.SandboxID, 0))
-	if err != nil || !strings.HasPrefix(got, "HTTP/1.1 204") {
-		t.Errorf("got %q, %v", got, err)
-	}
+// Clients that hold connections, and work that takes longer than a body may.
+func TestClients(t *testing.T) {
+	fronttest.Clients(t, func(t *testing.T) fronttest.Front {
+		w := newWorld(t, fake.Options{}, Config{})
+		box := w.create("")
+		key := "X-API-KEY: " + alice
+		to := func(line string, port int, headers ...string) []string {
+			return append([]string{line, "E2b-Sandbox-Id: " + box.SandboxID, fmt.Sprintf("E2b-Sandbox-Port: %d", port)}, headers...)
+		}
+		token := "X-Access-Token: " + box.EnvdAccessToken
+		return fronttest.Front{
+			Handler: w.s,
+			Refused: [][]string{
+				{"POST /v2/sandboxes"}, {"POST /nothing"}, {"POST /v2/sandboxes", key, "Sec-Fetch-Site: cross-site"}, {"POST /files"},
+				to("POST /process.Process/List", envdPort, "Content-Type: application/json"), to("POST /files?path=a", envdPort),
+				to("POST /execute", interpreterPort, "X-Access-Token: wrong"), to("POST /", 3000),
+				{"POST /execute", "E2b-Sandbox-Id: none", "E2b-Sandbox-Port: 49999"},
+			},
+			Reads: [][]string{
+				{"POST /v2/sandboxes", key}, {"POST /sandboxes/" + box.SandboxID + "/timeout", key}, to("POST /execute", interpreterPort),
+				to("POST /process.Process/List", envdPort, token, "Content-Type: application/json"),
+				to("POST /files?path=a", envdPort, token, "Content-Type: application/octet-stream"),
+			},
+			Answers: [][]string{{"GET /health"}, {"GET /v2/sandboxes"}, {"GET /v2/sandboxes", key}, to("GET /contexts", interpreterPort)},
+		}
+	})
+	t.Run("slow-work", func(t *testing.T) {
+		bubble(t, fake.Options{}, Config{}, func(w world) {
+			box := w.create("")
+			release := w.b.Hold(fake.OpDestroy)
+			time.AfterFunc(fronttest.Long, release)
+			c := fronttest.Serve(w.T, front.Server(w.s)).Dial(w.T)
+			request := []string{"DELETE /sandboxes/" + box.SandboxID, "X-API-KEY: " + alice}
+			c.Send(request, "", "")
+			if res := c.WantAnswer(request); res.StatusCode != http.StatusNoContent {
+				w.Errorf("got %s", res.Status)
+			}
+		})
+	})
 }
 
 // What is sent to a process of a sandbox that ends does not hold the server.

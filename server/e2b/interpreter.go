@@ -7,12 +7,11 @@ import (
 	"net/http"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/execbroker/execbroker/internal/front"
 )
 
-const (
-	maxCode  = 16 << 20 // of the body of a request with code
-	codeTime = 2        // times the patience with other bodies
-)
+const maxCode = 16 << 20 // of the body of a request with code
 
 // serveInterpreter serves the code interpreter of a sandbox. It needs no token, like that of E2B:
 // clients send one with some requests only. A token that is sent is checked. Errors are plain text.
@@ -21,7 +20,8 @@ func (b *sandbox) serveInterpreter(w http.ResponseWriter, r *http.Request) {
 		textError(w, refuse(http.StatusUnauthorized, "the header X-Access-Token is wrong"))
 		return
 	}
-	timed(w, r, maxCode, codeTime*b.patience)
+	front.Admit(r.Context()) // the ID of a sandbox is all that these clients have
+	r.Body = http.MaxBytesReader(w, r.Body, maxCode)
 	m := http.NewServeMux()
 	m.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, "OK") })
 	m.HandleFunc("POST /execute", b.execute)
@@ -72,9 +72,7 @@ func readFields(w http.ResponseWriter, r *http.Request, v any) bool {
 
 func textError(w http.ResponseWriter, err error) {
 	e := asAPIError(err)
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(e.Status)
-	_, _ = w.Write([]byte(e.Message))
+	front.Text(w, e.Status, "text/plain; charset=utf-8", []byte(e.Message))
 }
 
 func textOr(w http.ResponseWriter, answer any, err error) {

@@ -32,7 +32,6 @@ type sandbox struct {
 	started  time.Time
 	latest   time.Time     // it cannot live longer; zero: no bound
 	wall     time.Duration // of runs, see wallTime; zero: the limit of the backend
-	patience time.Duration // with bodies
 	session  executor.Session
 	home     string // by what clients know the working directory
 	contexts *contexts

@@ -15,12 +15,10 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
-const (
-	maxJSON  = 1 << 20          // of a body of the control plane
-	bodyTime = 30 * time.Second // for such a body, or a message to envd, to arrive
-)
+const maxJSON = 1 << 20 // of a body of the control plane
 
 // owner is the hash of an API key. The time of comparing hashes tells nothing about keys, and logs
 // cannot contain one.
@@ -35,8 +33,6 @@ type Server struct {
 	api    *http.ServeMux
 	front  http.Handler // before everything
 	once   onces
-
-	patience time.Duration // bodyTime, or less in tests
 
 	lives    sync.WaitGroup // sandboxes, from reserve to the end of live
 	homeless sync.Map       // names of templates whose sandboxes can have no home
@@ -60,7 +56,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
 		return nil, &executor.Error{Op: "e2b", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
 	}
-	s := &Server{x: x, cfg: cfg, owners: map[owner]bool{}, boxes: map[string]*sandbox{}, held: map[owner]int{}, patience: bodyTime}
+	s := &Server{x: x, cfg: cfg, owners: map[owner]bool{}, boxes: map[string]*sandbox{}, held: map[owner]int{}}
 	for _, key := range cfg.Keys {
 		s.owners[sha256.Sum256([]byte(key))] = true
 	}
@@ -187,7 +183,8 @@ func (s *Server) op(f operation) http.Handler {
 			writeError(w, err)
 			return
 		}
-		timed(w, r, maxJSON, s.patience)
+		front.Admit(r.Context())
+		r.Body = http.MaxBytesReader(w, r.Body, maxJSON)
 		status, answer, err := f(r, o)
 		switch {
 		case err != nil:
@@ -263,7 +260,7 @@ func (s *Server) owned(o owner) (all []*sandbox) {
 func readBody(r *http.Request) ([]byte, error) {
 	b, err := io.ReadAll(r.Body)
 	if tooLarge := (*http.MaxBytesError)(nil); err != nil && !errors.As(err, &tooLarge) {
-		return nil, refuse(http.StatusBadRequest, "the body did not arrive: %v", err)
+		return nil, refuse(http.StatusBadRequest, "the body: %v", err)
 	}
 	return b, err
 }

@@ -9,15 +9,14 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 const (
-	maxUpload = 1 << 30          // of one request, after decompression
-	maxParts  = 1000             // files of one request
-	idleBody  = 60 * time.Second // without a byte
+	maxUpload = 1 << 30 // of one request, after decompression
+	maxParts  = 1000    // files of one request
 )
 
 func hash(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
@@ -67,6 +66,7 @@ func (b *sandbox) download(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	front.Admit(r.Context())
 	give, err := take(r.Context(), b.contexts.one)
 	if err != nil {
 		return // the client is gone
@@ -90,14 +90,14 @@ func (b *sandbox) download(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
-	patient := deadlineWriter{w, http.NewResponseController(w)}
+	large := largePieces{w}
 	if info.Mode.IsRegular() {
 		// A file that is cut short breaks the connection, since its length has been announced.
-		http.ServeContent(patient, r, "", info.ModTime, content)
+		http.ServeContent(large, r, "", info.ModTime, content)
 		if content.changed() {
 			panic(http.ErrAbortHandler)
 		}
-	} else if _, err := io.Copy(patient, f); err != nil {
+	} else if _, err := io.Copy(large, f); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -159,34 +159,15 @@ func (c *content) close() {
 	}
 }
 
-// deadlineWriter gives a client time for each piece, however many there are.
-type deadlineWriter struct {
-	http.ResponseWriter
-	rc *http.ResponseController
-}
-
-func (w deadlineWriter) Write(p []byte) (int, error) {
-	_ = w.rc.SetWriteDeadline(time.Now().Add(writeTime)) // a ResponseWriter of tests has none
-	return w.ResponseWriter.Write(p)
-}
+// largePieces writes larger pieces than io.Copy.
+type largePieces struct{ http.ResponseWriter }
 
 // downloadBuffer is the most that is written at once.
 const downloadBuffer = 256 << 10
 
-// ReadFrom implements io.ReaderFrom, with larger pieces than io.Copy.
-func (w deadlineWriter) ReadFrom(r io.Reader) (int64, error) {
+// ReadFrom implements io.ReaderFrom.
+func (w largePieces) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, downloadBuffer))
-}
-
-// patientReader gives a body time for each piece.
-type patientReader struct {
-	io.Reader
-	rc *http.ResponseController
-}
-
-func (r patientReader) Read(p []byte) (int, error) {
-	_ = r.rc.SetReadDeadline(time.Now().Add(idleBody)) // a ResponseWriter of tests has none
-	return r.Reader.Read(p)
 }
 
 // written is what a client learns of a file that it has uploaded.
@@ -208,15 +189,15 @@ func (b *sandbox) upload(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	rc := http.NewResponseController(w)
+	front.Admit(r.Context())
+	front.Upload(r.Context())
 	r.Body = http.MaxBytesReader(w, r.Body, maxUpload)
 	give, err := take(r.Context(), b.contexts.one)
 	if err != nil {
 		return // the client is gone
 	}
 	defer give()
-	done, err := b.store(r, rc, said)
-	_ = rc.SetReadDeadline(time.Time{})
+	done, err := b.store(r, said)
 	if err != nil {
 		writeError(w, b.seen(err))
 		return
@@ -226,8 +207,8 @@ func (b *sandbox) upload(w http.ResponseWriter, r *http.Request) {
 
 // store writes the files of a body, and keeps what is said of each. Each is replaced as a whole or
 // not at all.
-func (b *sandbox) store(r *http.Request, rc *http.ResponseController, said map[string]string) (done []written, err error) {
-	var in io.Reader = patientReader{r.Body, rc}
+func (b *sandbox) store(r *http.Request, said map[string]string) (done []written, err error) {
+	var in io.Reader = r.Body
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
 	case "gzip":

@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	maxConns  = 16               // connections of a kernel
-	maxUnread = 8 << 20          // bytes that wait for a client; more output is left out
-	patience  = 30 * time.Second // for a client to take a message
+	maxConns  = 16      // connections of a kernel
+	maxUnread = 8 << 20 // bytes that wait for a client; more output is left out
 )
 
 // conn is a connection of a client to the channels of a kernel.
@@ -115,7 +114,6 @@ func (c *conn) write() {
 		for _, m := range messages {
 			raw, err := c.frames.encode(m)
 			if err == nil {
-				_ = c.ws.SetWriteDeadline(time.Now().Add(patience))
 				_, err = c.ws.Write(raw)
 			}
 			if err != nil {

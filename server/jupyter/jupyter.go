@@ -87,7 +87,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if min(cfg.MaxTimeout, cfg.BodyTime) < 0 || cfg.MaxKernels < 0 || cfg.MaxBody < 0 {
 		errs = append(errs, errors.New("limits: none may be negative"))
 	}
-	names := front.Policy{Hosts: cfg.Hosts}
+	names := front.Policy{Hosts: cfg.Hosts, BodyTime: cmp.Or(cfg.BodyTime, DefaultBodyTime)}
 	if err := names.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("hosts: %w", err))
 	}
@@ -97,7 +97,6 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
 	cfg.MaxKernels = cmp.Or(cfg.MaxKernels, DefaultMaxKernels)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
-	cfg.BodyTime = cmp.Or(cfg.BodyTime, DefaultBodyTime)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Spec.IdleTTL = cmp.Or(cfg.Spec.IdleTTL, DefaultIdle)
 	if most := x.Info().Capabilities.MaxLife; most > 0 {

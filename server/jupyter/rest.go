@@ -115,6 +115,7 @@ func (s *Server) handler(op operation) http.Handler {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			err = refuse(http.StatusForbidden, "a key is required, as Authorization: token KEY, or as token=KEY in the URL")
 		default:
+			front.Admit(r.Context())
 			status, v, err = op(&call{s, w, r, client})
 		}
 		switch {
@@ -149,7 +150,7 @@ func reply(w http.ResponseWriter, err error) {
 
 // body decodes the body of a request, which may be empty.
 func (c *call) body(v any) error {
-	raw, err := front.Body(c.w, c.r, c.cfg.MaxBody, c.cfg.BodyTime)
+	raw, err := front.Body(c.w, c.r, c.cfg.MaxBody)
 	if errors.Is(err, front.ErrBody) {
 		return refuse(http.StatusRequestTimeout, "%v", err)
 	}

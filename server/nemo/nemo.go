@@ -85,14 +85,13 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if cfg.MaxTimeout < 0 || cfg.MaxRuns < 0 || cfg.MaxBody < 0 || cfg.BodyTime < 0 {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("limits: none may be negative")}
 	}
-	names := front.Policy{Hosts: cfg.Hosts}
+	names := front.Policy{Hosts: cfg.Hosts, BodyTime: cmp.Or(cfg.BodyTime, DefaultBodyTime)}
 	if err := names.Check(); err != nil {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("hosts: %w", err)}
 	}
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
 	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
-	cfg.BodyTime = cmp.Or(cfg.BodyTime, DefaultBodyTime)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Spec.Languages = []executor.Language{executor.Python}
 	if err := server.LongestRun("nemo", x, &cfg.Spec, &cfg.MaxTimeout); err != nil {
@@ -171,6 +170,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err e
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			return a, &refusal{http.StatusUnauthorized, "A key is required, as a bearer token"}
 		}
+		front.Admit(r.Context())
 		spec.Subject, spec.Attributes, key = c.Subject, c.Attributes, c.ID()
 	}
 	req, err := s.read(w, r)
@@ -219,7 +219,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Requ
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return no("Request must be JSON")
 	}
-	body, err := front.Body(w, r, s.cfg.MaxBody, s.cfg.BodyTime)
+	body, err := front.Body(w, r, s.cfg.MaxBody)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return req, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than %d bytes", large.Limit)}
 	}

@@ -21,6 +21,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 //go:generate sh -c "cd npm && sh bundle.sh"
@@ -104,7 +106,7 @@ func Of(own embed.FS, dir string) http.Handler {
 
 // handler serves the parts of the page and more files, by their paths.
 func handler(more map[string]asset) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return front.Bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, ok := assets[r.URL.Path]
 		if !ok {
 			a, ok = more[r.URL.Path]
@@ -117,12 +119,11 @@ func handler(more map[string]asset) http.Handler {
 		for name, value := range headers {
 			h.Set(name, value)
 		}
-		h.Set("Content-Type", a.kind)
 		h.Set("Etag", a.tag)
 		if r.Header.Get("If-None-Match") == a.tag {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		_, _ = w.Write([]byte(a.content))
-	})
+		front.Text(w, http.StatusOK, a.kind, []byte(a.content))
+	}), front.DefaultBodyTime)
 }

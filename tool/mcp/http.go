@@ -71,7 +71,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	authenticated := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
 		return verify(o, key)
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(s.guard(o, s.answered(inner)))
-	return front.Policy{Hosts: o.Hosts}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return front.Policy{Hosts: o.Hosts, BodyTime: o.BodyTime}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set(front.RequestIDHeader, front.RequestID(r.Context())) // the SDK passes on headers, not contexts
 		if _, _, open := o.Authenticate(""); open && r.Header.Get("Authorization") == "" {
 			// The SDK identifies the sender of a request only by its token.
@@ -106,10 +106,11 @@ func verify(o HTTPOptions, key string) (*auth.TokenInfo, error) {
 func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 	sessions := newAdmission(s, o)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		front.Admit(r.Context())
 		id, user := r.Header.Get(sessionHeader), auth.TokenInfoFromContext(r.Context()).UserID
 		switch r.Method {
 		case http.MethodPost:
-			body, err := front.Body(w, r, maxMessage, o.BodyTime)
+			body, err := front.Body(w, r, maxMessage)
 			if err == front.ErrBody {
 				http.Error(w, err.Error(), http.StatusRequestTimeout)
 				return
