@@ -104,9 +104,9 @@ func (a *app) listenBoth(ctx context.Context, f emulateFlags, s *flytest.Server,
 	defer stop(nil)
 	proxy := make(chan net.Addr, 1)
 	wg.Go(func() {
-		stop(a.listen(both, f.proxy, s.Proxy(), func() {}, func(l net.Addr) error { proxy <- l; return nil }))
+		stop(a.listen(both, f.proxy, nil, s.Proxy(), func() {}, func(l net.Addr) error { proxy <- l; return nil }))
 	})
-	err := a.listen(both, f.listen, s, func() {}, func(l net.Addr) error {
+	err := a.listen(both, f.listen, nil, s, func() {}, func(l net.Addr) error {
 		select {
 		case at := <-proxy:
 			e.URL, e.Proxy = "http://"+l.String(), "http://"+at.String()

@@ -64,6 +64,7 @@ output the program ends with its client.`,
 	f.names(c, "")
 	f.reach(c, "the network of the code")
 	f.warmth(c)
+	f.bounds(c)
 	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest timeout of a call")
 	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "the largest number of sessions of all clients over HTTP")
 	l.IntVar(&f.perKey, "max-sessions-per-key", mcp.DefaultMaxSessionsPerKey, "the largest number of sessions of a key; a new one replaces the one that was idle longest")
@@ -123,12 +124,16 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 	if err != nil {
 		return err
 	}
+	limits, err := f.limits(a.log())
+	if err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.Handler(mcp.HTTPOptions{Hosts: f.domains, MaxSessions: f.maxSessions, MaxSessionsPerKey: f.perKey, Idle: f.idle, Authenticate: func(key string) (string, map[string]string, bool) {
 		c, ok := keys.Lookup(key)
 		return c.Subject, c.Attributes, ok
 	}}))
-	return a.listen(ctx, f.listen, mux, func() { a.drain(ctx, p, s.Drain, f.drainLimit()) }, func(l net.Addr) error {
+	return a.listen(ctx, f.listen, limits, mux, func() { a.drain(ctx, p, s.Drain, f.drainLimit()) }, func(l net.Addr) error {
 		return a.announce(serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made, Metrics: a.scraped})
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/server/compat"
 	"github.com/execbroker/execbroker/server/e2b"
@@ -91,6 +92,7 @@ as long as --drain says. At the second it ends immediately.`,
 	f.names(c, " (e2b: sandboxes have host names below the first)")
 	f.reach(c, "the network of sandboxes that do not set one")
 	f.warmth(c)
+	f.bounds(c)
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run of a client; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "the largest number of sessions of a key")
 	f.maxNetwork = reach(executor.NetworkFull)
@@ -133,6 +135,10 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	limits, err := f.limits(a.log())
+	if err != nil {
+		return err
+	}
 	return a.overBroker(ctx, f.serverFlags, func(p *progress, x *backends.Broker) error {
 		s, err := open(x)
 		if err != nil {
@@ -144,7 +150,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 				a.drain(ctx, p, s.drain, f.drainLimit())
 			}
 		}
-		return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
+		return a.listen(ctx, f.listen, limits, s, drain, func(l net.Addr) error {
 			said := serving{API: f.api, URL: urlOf(l), Key: s.made, Metrics: a.scraped, Fronts: s.fronts}
 			if f.api == "native" && f.page && l.Network() != "unix" {
 				said.Page = said.URL + "/"
@@ -350,8 +356,9 @@ func (a *app) frontJupyter(f serveFlags, spec executor.Spec, keys server.Keys, m
 }
 
 // listen serves h until ctx ends. It calls ready with the address when clients can connect, and
-// drain before the server stops listening.
-func (a *app) listen(ctx context.Context, address string, h http.Handler, drain func(), ready func(net.Addr) error) error {
+// drain before the server stops listening. limits is nil for emulators, which take connections of
+// this machine only, and whose answers may take any time.
+func (a *app) listen(ctx context.Context, address string, limits *front.Limits, h http.Handler, drain func(), ready func(net.Addr) error) error {
 	network := "tcp"
 	if file, ok := strings.CutPrefix(address, unixPrefix); ok {
 		network, address = "unix", file
@@ -360,7 +367,12 @@ func (a *app) listen(ctx context.Context, address string, h http.Handler, drain 
 	if err != nil {
 		return usage("--listen: %w", err)
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 64 << 10}
+	srv := front.Server(h)
+	if limits == nil {
+		srv.WriteTimeout = 0
+	} else {
+		l = limits.Listen(l)
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	failed := make(chan error, 1)

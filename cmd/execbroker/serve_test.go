@@ -3,9 +3,11 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -129,6 +131,56 @@ func TestServeNative(t *testing.T) {
 		t.Errorf("got exit code %d: %s", got, p.err.String())
 	}
 	p.clean(t)
+}
+
+// Connections without a key are few for each address. One that has shown its key is not counted,
+// and neither are those of a proxy.
+func TestServeConnections(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args  []string
+		known bool
+		open  bool // a third connection
+	}{
+		"address": {}, "known": {known: true, open: true}, "proxy": {args: []string{"--proxy", "127.0.0.0/8"}, open: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--json", "--max-connections-per-address", "2"}, test.args...)...)
+			s := announced[serving](t, p)
+			key := "none"
+			if test.known {
+				key = s.Key
+			}
+			get := func() bool {
+				c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				// Writing fails if the server has closed the connection already.
+				_, _ = io.WriteString(c, "GET /v1/stats HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+key+"\r\n\r\n")
+				res, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err == nil {
+					res.Body.Close()
+				}
+				return err == nil
+			}
+			for range 2 {
+				if !get() {
+					t.Fatal("a connection within the limit was closed")
+				}
+			}
+			if open := get(); open != test.open {
+				t.Errorf("the third connection is open: %v", open)
+			}
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			_ = p.Wait()
+			p.clean(t)
+		})
+	}
 }
 
 // A client that a guard refuses is told the rule and its numbers.
@@ -265,6 +317,9 @@ func TestServeUsageErrors(t *testing.T) {
 		"ports-of":  {"--ports", "private"}, // a flag of another interface
 		"drain":     {"--drain", "-1s"},
 		"domain":    {"--domain", "https://x.example"},
+		"conns":     {"--max-connections", "0"},
+		"address-n": {"--max-connections-per-address", "0"},
+		"proxy":     {"--proxy", "proxy.example"},
 		"domains":   {"--api", "nemo", "--domain", "*"},
 		"keys":      {"--keys", "absent.json"},
 		"page":      {"--api", "nemo", "--page=false"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -26,6 +27,9 @@ type serverFlags struct {
 	warm       bool
 	metrics    string
 	watch      bool
+	conns      int
+	perAddress int
+	proxies    []string
 	given      func(flag string) bool
 }
 
@@ -45,6 +49,30 @@ func (f *serverFlags) warmth(c *cobra.Command) {
 	c.Flags().BoolVar(&f.warm, "warm", false, "first do what setup does, and start one sandbox of each backend")
 	c.Flags().BoolVar(&f.watch, "watch", false, "use the file of --config again when it has changed, and at SIGHUP")
 	c.Flags().StringVar(&f.metrics, "metrics", "", "answer Prometheus on /metrics of this `address` and port, without a key")
+}
+
+// bounds adds --max-connections, --max-connections-per-address and --proxy.
+func (f *serverFlags) bounds(c *cobra.Command) {
+	l := c.Flags()
+	l.IntVar(&f.conns, "max-connections", front.DefaultConnections, "the largest number of connections; more wait")
+	l.IntVar(&f.perAddress, "max-connections-per-address", front.DefaultPerAddress, "the largest number of connections of an address whose clients have not shown a key; more are closed")
+	l.StringArrayVar(&f.proxies, "proxy", nil, "an `address` or network of proxies, which --max-connections-per-address does not bind; may be repeated")
+}
+
+// limits are those of the connections. log gets what they refuse.
+func (f *serverFlags) limits(log *slog.Logger) (*front.Limits, error) {
+	lim := &front.Limits{Connections: f.conns, PerAddress: f.perAddress, Log: log}
+	if min(f.conns, f.perAddress) < 1 {
+		return lim, usage("--max-connections and --max-connections-per-address: want at least 1")
+	}
+	for _, text := range f.proxies {
+		p, err := front.ParseProxy(text)
+		if err != nil {
+			return lim, usage("--proxy: %w", err)
+		}
+		lim.Proxies = append(lim.Proxies, p)
+	}
+	return lim, nil
 }
 
 // examineTime is how long a server checks its backends before it accepts clients.

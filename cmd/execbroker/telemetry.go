@@ -24,6 +24,7 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor/telemetry"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // reporting is what a server tells OpenTelemetry and Prometheus.
@@ -112,7 +113,7 @@ func (a *app) observe(r *reporting, b *backends.Broker, address string) (stop fu
 	if err != nil {
 		return nil, err
 	}
-	s := &http.Server{ReadHeaderTimeout: otlpTime}
+	s := &http.Server{ReadHeaderTimeout: otlpTime, ReadTimeout: front.DefaultBodyTime, WriteTimeout: front.WriteTime, IdleTimeout: front.IdleTime}
 	if r.scrape != nil {
 		l, err := net.Listen("tcp", address)
 		if err != nil {

@@ -127,6 +127,8 @@ sandboxes:
   packagesEgress: [{ports: [{port: 443}]}]
 owner: shop-prod
 domains: [run.shop.example, run.example]
+proxies: [10.3.0.0/16]
+maxConnections: 1000
 service: {type: LoadBalancer, port: 8080, annotations: {a.example/b: "1"}}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 networkPolicy:
@@ -236,6 +238,7 @@ store: {url: "redis://redis.example:6379/0", passwordSecret: "3", passwordKey: "
 secrets: {E2B_API_KEY: {secret: "5", key: "null"}}
 owner: "a: b # c\n- --listen=evil"
 domains: ["x: y", "*"]
+proxies: ["1.2.3.4"]
 sandboxes: {namespace: "6"}
 serviceAccount: {name: "7"}
 priorityClassName: "8"
@@ -248,7 +251,7 @@ autoscaling: {enabled: true}
 	all := decode(t, text)
 	d := only[*appsv1.Deployment](t, all)
 	c := d.Spec.Template.Spec.Containers[0]
-	for _, want := range []string{"--owner=" + owner, "--domain=x: y", "--domain=*"} {
+	for _, want := range []string{"--owner=" + owner, "--domain=x: y", "--domain=*", "--proxy=1.2.3.4", "--max-connections=4096", "--max-connections-per-address=128"} {
 		if !slices.Contains(c.Args, want) {
 			t.Errorf("got %q, want %q", c.Args, want)
 		}
