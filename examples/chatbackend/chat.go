@@ -119,10 +119,12 @@ func (c *chat) say(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var in struct{ Text string }
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in); err != nil || strings.TrimSpace(in.Text) == "" {
+	body, arrived := bounded(w, r, 64<<10)
+	if err := json.NewDecoder(body).Decode(&in); err != nil || strings.TrimSpace(in.Text) == "" {
 		refuse(w, http.StatusBadRequest, "want a text")
 		return
 	}
+	arrived()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.history) >= maxHistory {
@@ -233,16 +235,27 @@ func toolAnswer(call toolCall, o tool.Output) message {
 	return message{Role: "tool", CallID: call.ID, Content: text}
 }
 
+// bounded returns the body of a request with limits on its length and on the time in which it
+// arrives. The caller calls arrived when it has read the body without an error: the server waits for
+// the rest of another body.
+func bounded(w http.ResponseWriter, r *http.Request, most int64) (body io.Reader, arrived func()) {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(time.Minute)) // the ResponseWriter of a test has no deadline
+	return http.MaxBytesReader(w, r.Body, most), func() { _ = rc.SetReadDeadline(time.Time{}) }
+}
+
 func (c *chat) upload(w http.ResponseWriter, r *http.Request) {
 	_, who, ok := c.conversation(w, r)
 	if !ok {
 		return
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFile))
+	body, arrived := bounded(w, r, maxFile)
+	data, err := io.ReadAll(body)
 	if err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("files may have %d bytes", maxFile))
 		return
 	}
+	arrived()
 	if err := c.t.WriteFile(r.Context(), who, "", tool.InputFile{Name: r.PathValue("name"), Content: data}); err != nil {
 		fileError(w, err)
 		return

@@ -73,7 +73,7 @@ func run(ctx context.Context, l net.Listener, cfg backends.Config, m model) (err
 		}
 	}()
 	defer func() { <-learned }()
-	srv := &http.Server{Handler: newChat(t, m), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	srv := &http.Server{Handler: newChat(t, m), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	select {
