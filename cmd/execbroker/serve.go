@@ -96,7 +96,7 @@ as long as --drain says. At the second it ends immediately.`,
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run of a client; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "the largest number of sessions of a key")
 	f.maxNetwork = reach(executor.NetworkFull)
-	f.maxNetwork.add(c, "max-network", "e2b: the most network that a client may ask for")
+	f.maxNetwork.add(c, "max-network", "e2b: none refuses clients that name hosts for their sandboxes to reach, full does not")
 	l.StringVar(&f.onPause, "on-pause", string(e2b.PauseKeep), "e2b: what happens to paused sandboxes on backends that cannot suspend them: keep, kill or refuse")
 	l.BoolVar(&f.page, "page", true, "native: answer / with a page for browsers")
 	l.StringVar(&f.ports, "ports", portsOff, "e2b: who can connect to servers in sandboxes: off (nobody), private (clients with a token) or public")

@@ -66,6 +66,7 @@ type sandboxDetail struct {
 	EnvdAccessToken     string            `json:"envdAccessToken,omitempty"`
 	Domain              *string           `json:"domain,omitempty"`
 	AllowInternetAccess *bool             `json:"allowInternetAccess,omitempty"`
+	Network             *network          `json:"network,omitempty"`
 	Lifecycle           *lifecycle        `json:"lifecycle,omitempty"`
 	VolumeMounts        []string          `json:"volumeMounts"`
 }

@@ -39,11 +39,11 @@ type Config struct {
 	// Spec is the base of every sandbox: its limits, its run limits, its packages. No languages
 	// means all that the backend can have in one session. Zero fields of Run mean as much as the
 	// backend allows, because E2B's clients end runs themselves and read output as it comes.
-	// Network is for sandboxes that do not ask for one. IdleTTL is not used.
+	// Network is for sandboxes whose clients give no list of hosts; allowInternetAccess: true
+	// does not change it, because SDKs send that by themselves. IdleTTL is not used.
 	Spec executor.Spec
 	// MaxNetwork is the most that a client may ask for: executor.NetworkNone refuses sandboxes with
-	// a network, the allow-lists included, unless Spec.Network has one and they ask for nothing.
-	// Zero means executor.NetworkFull, as with E2B.
+	// a list of allowed hosts. Zero means executor.NetworkFull: clients may have such a list.
 	MaxNetwork executor.NetworkMode
 	// Templates maps E2B's names of templates to those of the backend. Other names are taken as
 	// those of the backend. "base" and "code-interpreter-v1", which the SDKs ask for by themselves,

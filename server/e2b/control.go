@@ -46,7 +46,8 @@ func (s *Server) connect(r *http.Request, b *sandbox, v2 bool) (int, any, error)
 
 func (s *Server) get(_ *http.Request, b *sandbox) (int, any, error) {
 	d := s.detail(b)
-	d.EnvdAccessToken, d.Domain, d.AllowInternetAccess = b.token, s.domain(), &b.internet
+	d.EnvdAccessToken, d.Domain = b.token, s.domain()
+	d.describe(b.egress)
 	b.mu.Lock()
 	d.Lifecycle = &lifecycle{AutoResume: b.resumes > 0, OnTimeout: b.onTimeout}
 	b.mu.Unlock()

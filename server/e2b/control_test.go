@@ -16,7 +16,7 @@ import (
 )
 
 func TestCreate(t *testing.T) {
-	few := fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureNetworkFull, executor.FeatureEnv)}
+	few := fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureNetworkAllowlist, executor.FeatureEnv)}
 	bounded := Config{MaxNetwork: executor.NetworkNone, Spec: executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkFull}}}
 	for name, c := range map[string]struct {
 		options fake.Options
@@ -46,8 +46,7 @@ func TestCreate(t *testing.T) {
 		"not-json":         {path: "/v2/sandboxes", body: `{"templateID": "ba`, status: 400},
 		"two-objects":      {path: "/v2/sandboxes", body: `{"templateID": "base"}{}`, status: 400},
 		"endless":          {path: "/v2/sandboxes", body: `{"templateID": "` + strings.Repeat("x", maxJSON) + `"}`, status: 413},
-		"missing-network":  {options: few, path: "/v2/sandboxes", body: `{"templateID": "base", "allow_internet_access": true}`, status: 501, message: "network-full"},
-		"no-more-network":  {config: bounded, path: "/v2/sandboxes", body: `{"templateID": "base", "allow_internet_access": true}`, status: 403, message: "gives no network"},
+		"missing-network":  {options: few, path: "/v2/sandboxes", body: `{"templateID": "base", "network": {"denyOut": ["0.0.0.0/0"], "allowOut": ["example.org"]}}`, status: 501, message: "network-allowlist"},
 		"no-more-hosts":    {config: bounded, path: "/v2/sandboxes", body: `{"templateID": "base", "network": {"denyOut": ["0.0.0.0/0"], "allowOut": ["example.org"]}}`, status: 403, message: "gives no network"},
 		"less-network":     {config: bounded, path: "/v2/sandboxes", body: `{"templateID": "base", "allow_internet_access": false}`, status: 201},
 		"missing-env":      {options: few, path: "/v2/sandboxes", body: `{"templateID": "base", "envVars": {"A": "1"}}`, status: 501, message: "env:python"},

@@ -1,14 +1,11 @@
 package e2b
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -48,7 +45,7 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 		return 0, nil, err
 	}
 	b := &sandbox{
-		id: id, owner: o, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
+		id: id, owner: o, template: n.TemplateID, token: newToken(), metadata: n.Metadata, egress: spec.Network,
 		started: time.Now(), session: session, home: executor.Workdir, root: s.cfg.Root, onTimeout: then, moved: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	b.end = b.started.Add(timeout)
@@ -173,12 +170,8 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 		return spec, refuse(http.StatusNotFound, "template %q not found", n.TemplateID)
 	}
 	var err error
-	if spec.Network, err = s.network(n); err != nil {
+	if spec.Network, err = s.egress(n); err != nil {
 		return spec, err
-	}
-	asked := n.AllowInternetAccess != nil || n.Network != nil
-	if none := executor.NetworkNone; asked && s.cfg.MaxNetwork == none && cmp.Or(spec.Network.Mode, none) != none {
-		return spec, refuse(http.StatusForbidden, "this server gives no network to sandboxes that ask for one: leave out allowInternetAccess and network")
 	}
 	spec.Env = merged(spec.Env, n.EnvVars)
 	spec.Labels = merged(spec.Labels, map[string]string{"e2b.sandbox": id})
@@ -192,42 +185,4 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 		spec.IdleTTL = min(spec.IdleTTL, caps.MaxLife)
 	}
 	return spec, nil
-}
-
-// says reports whether a field that is not supported has a value that asks for something.
-func says(m json.RawMessage) bool {
-	return !slices.Contains([]string{"", "null", "{}", "[]", "false"}, strings.TrimSpace(string(m)))
-}
-
-// everything is how clients write all addresses.
-var everything = []string{"0.0.0.0/0"}
-
-// network returns the egress policy that a client asks for. The contract has no list of what is
-// denied, so denyOut may only name all addresses: together with allowOut that is an allow-list.
-func (s *Server) network(n newSandbox) (executor.NetworkPolicy, error) {
-	p := s.cfg.Spec.Network
-	switch {
-	case n.AllowInternetAccess == nil:
-	case *n.AllowInternetAccess:
-		p = executor.NetworkPolicy{Mode: executor.NetworkFull}
-	default:
-		p = executor.NetworkPolicy{Mode: executor.NetworkNone}
-	}
-	w := n.Network
-	if w == nil {
-		return p, nil
-	}
-	if says(w.EgressProxy) || says(w.Rules) || w.MaskRequestHost != "" || len(w.HTTPSPorts) > 0 {
-		return p, unsupported("network: egressProxy, rules, maskRequestHost and httpsPorts")
-	}
-	switch all := slices.Equal(w.DenyOut, everything); {
-	case len(w.AllowOut) == 0 && len(w.DenyOut) == 0:
-	case all && len(w.AllowOut) == 0:
-		p = executor.NetworkPolicy{Mode: executor.NetworkNone}
-	case all && p.Mode != executor.NetworkNone || all && n.AllowInternetAccess == nil:
-		p = executor.NetworkPolicy{Mode: executor.NetworkAllowlist, Hosts: w.AllowOut}
-	default:
-		return p, unsupported(`network: denyOut other than ["0.0.0.0/0"], and allowOut without it`)
-	}
-	return p, nil
 }

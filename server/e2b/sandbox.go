@@ -28,7 +28,7 @@ type sandbox struct {
 	traffic  string // for other ports; empty: they are public
 	private  bool   // the code interpreter needs it too
 	metadata map[string]string
-	internet bool
+	egress   executor.NetworkPolicy
 	started  time.Time
 	latest   time.Time     // it cannot live longer; zero: no bound
 	wall     time.Duration // of runs, see wallTime; zero: the limit of the backend

@@ -36,6 +36,7 @@ type Server struct {
 
 	lives    sync.WaitGroup // sandboxes, from reserve to the end of live
 	homeless sync.Map       // names of templates whose sandboxes can have no home
+	wishes   sync.Map       // names of templates for which it was logged that the configuration gives the network
 	keeps    sync.Once      // it was logged that paused sandboxes go on
 
 	mu     sync.Mutex

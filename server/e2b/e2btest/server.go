@@ -29,7 +29,8 @@ type Options struct {
 	Docker docker.Config
 	// Jupyter makes Python that of Jupyter's kernels, which the image has to have.
 	Jupyter bool
-	// Server is the server. Without keys it has Key, without Root clients may be root.
+	// Server is the server. Without keys it has Key, without Root clients may be root, and without
+	// Spec.Network sandboxes have the internet unless their client refuses it.
 	Server e2b.Config
 	// Faults are what is wrong from the beginning.
 	Faults Faults
@@ -79,6 +80,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	if o.Server.Spec.Aliases == nil { // root can write to /mnt at E2B, and in a container to the directory of an alias only
 		o.Server.Spec.Aliases = []string{"/mnt/.e2b"}
+	}
+	if o.Server.Spec.Network.Mode == "" { // E2B gives the internet to sandboxes whose clients do not refuse it
+		o.Server.Spec.Network.Mode = executor.NetworkFull
 	}
 	s, err := Serve(ctx, x, o)
 	if err != nil {

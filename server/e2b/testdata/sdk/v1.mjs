@@ -8,7 +8,9 @@ let box
 await walk({
   create: async () => {
     box = await Sandbox.create('base', { timeoutMs: 120_000, metadata: { generation: 'v1' }, envs: { SPEC: 'from spec' } })
-    assert.equal((await box.getInfo()).state, 'running')
+    const info = await box.getInfo()
+    assert.equal(info.state, 'running')
+    assert.equal(info.allowInternetAccess, false) // although this version asks for it by itself
   },
   commands: async () => {
     const run = await box.commands.run('echo $SPEC; echo err >&2')
