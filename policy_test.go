@@ -108,7 +108,7 @@ var rules = []rule{
 	// one copy for whoever speaks it.
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	{packages: []string{"internal/stdin"}},
-	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front", "internal/stdin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
+	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front", "internal/narrow", "internal/stdin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know,
 	// and with E2B's faults.
 	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "internal/envd/...", "server/e2b"}, modules: []string{"connectrpc.com/connect", "github.com/moby/moby/api", "github.com/moby/moby/client", "google.golang.org/protobuf"}},
@@ -118,10 +118,12 @@ var rules = []rule{
 	// servers.
 	{packages: []string{"internal/front"}},
 	{packages: []string{"internal/front/fronttest"}},
+	// What a field of a request may ask for is one rule for all servers.
+	{packages: []string{"internal/narrow"}, imports: []string{"executor"}},
 	// Code in fences is what models write, whoever asks them.
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
 	// WebSockets are a wire of Piston. What fails is told in the words for models.
-	{packages: []string{"server/compat"}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},
+	{packages: []string{"server/compat"}, imports: []string{"executor", "internal/drain", "internal/front", "internal/narrow", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},
 	// WebSockets carry its channels. The sandboxes of kernels may be replaced, as those of
 	// conversations are.
 	{packages: []string{"server/jupyter"}, imports: []string{"executor", "executor/sessions", "internal/complete", "internal/drain", "internal/front", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},

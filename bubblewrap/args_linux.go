@@ -14,14 +14,6 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The limits of sessions whose configuration has none.
-const (
-	defaultCPUs      = 1
-	defaultMemory    = 512 << 20
-	defaultDisk      = 256 << 20
-	defaultProcesses = 128
-)
-
 // What the supervisor needs besides what the code may use: it shares the control group with the
 // code.
 const (
@@ -37,7 +29,6 @@ const (
 	descriptors = 4096
 	locked      = 64 << 10
 	pageSize    = 4 << 10
-	maxBytes    = 1 << 50 // more than any machine has, and sums of it still fit
 )
 
 // The directories of a sandbox that can be written to, besides executor.Workdir. They are tmpfs
@@ -66,23 +57,6 @@ var (
 	maskedFiles = strings.Fields("kcore keys latency_stats timer_list timer_stats sched_debug")
 	maskedDirs  = strings.Fields("acpi asound pressure scsi")
 )
-
-// limits returns what a session gets: what it asks for, or else what the template or the
-// configuration says. Without a control group that is the disk alone.
-func (c *Config) limits(spec *executor.Spec, limited bool, cpus int) executor.Limits {
-	l := spec.Limits
-	for _, d := range []executor.Limits{
-		c.Templates[spec.Template].Limits.Executor(), c.Limits.Executor(),
-		{CPUs: min(defaultCPUs, float64(cpus)), MemoryBytes: defaultMemory, DiskBytes: defaultDisk, Processes: defaultProcesses},
-	} {
-		l = l.Or(d)
-	}
-	if !limited {
-		return executor.Limits{DiskBytes: min(l.DiskBytes, maxBytes)}
-	}
-	l.MemoryBytes, l.DiskBytes = min(l.MemoryBytes, maxBytes), min(l.DiskBytes, maxBytes)
-	return l
-}
 
 // pages rounds up to whole pages of memory.
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }

@@ -88,11 +88,12 @@ var counted = []executor.Feature{
 // runner's.
 func (c *Config) capabilities(limited bool) executor.Capabilities {
 	caps := executor.Capabilities{
-		Features:  []executor.Feature{executor.FeatureLimitDisk, executor.FeatureNetworkNone, executor.FeatureAliases},
-		Templates: slices.Sorted(maps.Keys(c.Templates)),
-		Isolation: executor.IsolationContainer,
-		MaxLimits: c.MaxLimits.Executor(),
-		MaxLife:   c.MaxLife.Max(),
+		Features:      []executor.Feature{executor.FeatureLimitDisk, executor.FeatureNetworkNone, executor.FeatureAliases},
+		Templates:     slices.Sorted(maps.Keys(c.Templates)),
+		Isolation:     executor.IsolationContainer,
+		MaxLimits:     c.MaxLimits.Executor(),
+		DefaultLimits: c.limits(&executor.Spec{}, limited, 0), // the file may be for a machine with other processors
+		MaxLife:       c.MaxLife.Max(),
 	}
 	if limited {
 		caps.Features = append(caps.Features, counted...)

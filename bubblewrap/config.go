@@ -132,3 +132,30 @@ func (c *Config) languages() []executor.Language {
 	}
 	return c.Languages
 }
+
+// The limits of sessions whose configuration has none.
+const (
+	defaultCPUs      = 1
+	defaultMemory    = 512 << 20
+	defaultDisk      = 256 << 20
+	defaultProcesses = 128
+
+	maxBytes = 1 << 50 // more than any machine has, and sums of it still fit
+)
+
+// limits returns what a session gets: what it asks for, or else what the template or the
+// configuration says. Without a control group that is the disk alone.
+func (c *Config) limits(spec *executor.Spec, limited bool, cpus int) executor.Limits {
+	l := spec.Limits
+	for _, d := range []executor.Limits{
+		c.Templates[spec.Template].Limits.Executor(), c.Limits.Executor(),
+		{CPUs: min(defaultCPUs, float64(cpus)), MemoryBytes: defaultMemory, DiskBytes: defaultDisk, Processes: defaultProcesses},
+	} {
+		l = l.Or(d)
+	}
+	if !limited {
+		return executor.Limits{DiskBytes: min(l.DiskBytes, maxBytes)}
+	}
+	l.MemoryBytes, l.DiskBytes = min(l.MemoryBytes, maxBytes), min(l.DiskBytes, maxBytes)
+	return l
+}

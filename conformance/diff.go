@@ -93,6 +93,11 @@ func diffCapabilities(a, b executor.Capabilities) (changes []Change) {
 	add("max_limits.memory_bytes", bound(la.MemoryBytes), bound(lb.MemoryBytes), "The most Limits.MemoryBytes that a sandbox can have.")
 	add("max_limits.disk_bytes", bound(la.DiskBytes), bound(lb.DiskBytes), "The most Limits.DiskBytes that a sandbox can have.")
 	add("max_limits.processes", bound(la.Processes), bound(lb.Processes), "The most Limits.Processes that a sandbox can have.")
+	la, lb = a.DefaultLimits, b.DefaultLimits
+	add("default_limits.cpus", known(la.CPUs), known(lb.CPUs), "The Limits.CPUs of a sandbox whose Spec sets none.")
+	add("default_limits.memory_bytes", known(la.MemoryBytes), known(lb.MemoryBytes), "The Limits.MemoryBytes of a sandbox whose Spec sets none.")
+	add("default_limits.disk_bytes", known(la.DiskBytes), known(lb.DiskBytes), "The Limits.DiskBytes of a sandbox whose Spec sets none.")
+	add("default_limits.processes", known(la.Processes), known(lb.Processes), "The Limits.Processes of a sandbox whose Spec sets none.")
 	add("max_run.wall_time", bound(a.MaxRun.WallTime), bound(b.MaxRun.WallTime), "The longest that one run may take.")
 	add("max_run.output_bytes", bound(a.MaxRun.OutputBytes), bound(b.MaxRun.OutputBytes), "The most that one run may write.")
 	add("max_life", bound(a.MaxLife), bound(b.MaxLife), "The longest that a sandbox lives, in use or not.")
@@ -169,6 +174,17 @@ func bound[N int | int64 | float64 | time.Duration](n N) string {
 		return n.String()
 	}
 	return fmt.Sprint(n)
+}
+
+// notKnown is the word for a default that is not declared.
+const notKnown = "not known"
+
+// known words a default; zero is not known.
+func known[N int | int64 | float64](n N) string {
+	if n == 0 {
+		return notKnown
+	}
+	return bound(n)
 }
 
 // docOf says what a feature is.

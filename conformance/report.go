@@ -181,6 +181,9 @@ func (r *Report) Stale(cases []Case, info executor.Info) (differences []string) 
 		add("%s is in the report and not a case of the suite", id)
 	}
 	for _, c := range diffCapabilities(r.Info.Capabilities, info.Capabilities) {
+		if c.From == notKnown { // the report is from before defaults were declared, and no case depends on them
+			continue
+		}
 		add("%s is %q now, in the report %q", c.What, c.To, c.From)
 	}
 	if r.Info.Type != info.Type {

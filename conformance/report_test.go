@@ -189,6 +189,7 @@ func TestDiff(t *testing.T) {
 	c := &b.Info.Capabilities
 	c.Features = []executor.Feature{executor.FeatureCode, executor.FeatureAttach, "x-own"}
 	c.Isolation, c.Templates, c.MaxLife = executor.IsolationMicroVM, []string{"other"}, 24*time.Hour
+	c.DefaultLimits = executor.Limits{MemoryBytes: 5, CPUs: 0.25, Processes: 3, DiskBytes: 4}
 	c.MaxRun, c.MaxLimits = executor.RunLimits{OutputBytes: 100}, executor.Limits{MemoryBytes: 1 << 30, CPUs: 0.5, Processes: 9, DiskBytes: 7}
 	c.Languages = []executor.Runtime{
 		{Language: "r", Version: "4"},
@@ -231,6 +232,10 @@ func TestDiff(t *testing.T) {
 		"capabilities.max_limits.cpus: no known bound > 0.5",
 		"capabilities.max_limits.disk_bytes: no known bound > 7",
 		"capabilities.max_limits.processes: no known bound > 9",
+		"capabilities.default_limits.cpus: not known > 0.25",
+		"capabilities.default_limits.memory_bytes: not known > 5",
+		"capabilities.default_limits.disk_bytes: not known > 4",
+		"capabilities.default_limits.processes: not known > 3",
 		"capabilities.max_run.wall_time: 1h0m0s > no known bound",
 		"capabilities.max_run.output_bytes: no known bound > 100",
 		"capabilities.max_life: no known bound > 24h0m0s",
@@ -254,7 +259,7 @@ func TestDiffKnowsEveryDeclaration(t *testing.T) {
 		v    any
 		want string
 	}{
-		{executor.Capabilities{}, "Features Varies Languages Templates Isolation MaxLimits MaxRun MaxLife"},
+		{executor.Capabilities{}, "Features Varies Languages Templates Isolation MaxLimits DefaultLimits MaxRun MaxLife"},
 		{executor.Runtime{}, "Language Version Features Varies Isolation"},
 		{executor.Limits{}, "CPUs MemoryBytes DiskBytes Processes"},
 		{executor.RunLimits{}, "WallTime OutputBytes"},

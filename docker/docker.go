@@ -124,7 +124,10 @@ func (b *backend) options() runner.Options {
 		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
 		Isolation: isolationOf(b.cfg.Runtime),
 		MaxLimits: b.cfg.MaxLimits.Executor(),
-		MaxLife:   b.cfg.MaxLife.Max(),
+		// The engine has not yet said how many processors it has, so their default is known only if
+		// it is configured.
+		DefaultLimits: b.cfg.limits(&executor.Spec{}, &facts{}),
+		MaxLife:       b.cfg.MaxLife.Max(),
 	}
 	if b.cfg.Ports {
 		c.Features = append(c.Features, executor.FeaturePorts)

@@ -39,14 +39,17 @@ func (i Isolation) AtLeast(min Isolation) bool {
 // compared, put in a report and used for routing. The capabilities of a session list only its own
 // languages, so that Has is exact.
 type Capabilities struct {
-	Features  []Feature     `json:"features"`            // those that are not PerLanguage; every session has all of them
-	Varies    []Feature     `json:"varies,omitempty"`    // only some sessions have them: see Session.Info. Set by routers only
-	Languages []Runtime     `json:"languages"`           // the first is the default
-	Templates []string      `json:"templates,omitempty"` // in addition to the default one
-	Isolation Isolation     `json:"isolation"`
-	MaxLimits Limits        `json:"max_limits,omitzero"`   // zero fields: no known bound
-	MaxRun    RunLimits     `json:"max_run,omitzero"`      // likewise; a MaxRun.WallTime excludes NoLimit
-	MaxLife   time.Duration `json:"max_life_ns,omitempty"` // likewise; the longest life of a sandbox, whether it is in use or not
+	Features  []Feature `json:"features"`            // those that are not PerLanguage; every session has all of them
+	Varies    []Feature `json:"varies,omitempty"`    // only some sessions have them: see Session.Info. Set by routers only
+	Languages []Runtime `json:"languages"`           // the first is the default
+	Templates []string  `json:"templates,omitempty"` // in addition to the default one
+	Isolation Isolation `json:"isolation"`
+	MaxLimits Limits    `json:"max_limits,omitzero"` // zero fields: no known bound
+	// DefaultLimits are the limits of sandboxes of the default template whose Spec sets none: a
+	// Spec with them gets the same sandbox. A zero field is not known, or there is no limit.
+	DefaultLimits Limits        `json:"default_limits,omitzero"`
+	MaxRun        RunLimits     `json:"max_run,omitzero"`      // likewise; a MaxRun.WallTime excludes NoLimit
+	MaxLife       time.Duration `json:"max_life_ns,omitempty"` // likewise; the longest life of a sandbox, whether it is in use or not
 }
 
 // Runtime describes one language of a backend.

@@ -126,7 +126,8 @@ var features = []executor.Feature{
 func (b *backend) options() runner.Options {
 	c := executor.Capabilities{
 		Features: slices.Clone(features), Templates: b.cfg.templates(), Isolation: executor.IsolationMicroVM, MaxLimits: b.cfg.maxLimits(),
-		MaxLife: b.cfg.MaxLife.Max(),
+		DefaultLimits: b.cfg.defaultLimits(),
+		MaxLife:       b.cfg.MaxLife.Max(),
 	}
 	if b.cfg.Ports {
 		c.Features = append(c.Features, executor.FeaturePorts)

@@ -75,6 +75,16 @@ func (c *Config) guest(spec *executor.Spec) (*fly.MachineGuest, executor.Limits,
 	}
 }
 
+// defaultLimits are the limits of a Spec that gets the configured size.
+func (c *Config) defaultLimits() executor.Limits {
+	_, l, err := c.guest(&executor.Spec{})
+	if err != nil { // so every Create fails
+		return executor.Limits{}
+	}
+	l.MemoryBytes -= supervisorMB * mib
+	return l
+}
+
 // maxLimits is the largest size of any template.
 func (c *Config) maxLimits() executor.Limits {
 	most := memoryPerCPU[cmp.Or(c.Guest.Kind, kindShared)].most

@@ -120,11 +120,12 @@ var features = []executor.Feature{
 // options say what the backend is.
 func (b *backend) options() runner.Options {
 	c := executor.Capabilities{
-		Features:  slices.Clone(features),
-		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
-		Isolation: isolationOf(b.cfg.RuntimeClass),
-		MaxLimits: b.cfg.MaxLimits.Executor(),
-		MaxLife:   b.cfg.MaxLife.Max(),
+		Features:      slices.Clone(features),
+		Templates:     slices.Sorted(maps.Keys(b.cfg.Templates)),
+		Isolation:     isolationOf(b.cfg.RuntimeClass),
+		MaxLimits:     b.cfg.MaxLimits.Executor(),
+		DefaultLimits: b.cfg.limits(&executor.Spec{}),
+		MaxLife:       b.cfg.MaxLife.Max(),
 	}
 	if b.cfg.AllowClusterNetwork {
 		c.Features = append(c.Features, executor.FeatureNetworkFull)

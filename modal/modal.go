@@ -123,7 +123,8 @@ func (b *backend) options() runner.Options {
 			executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureAliases,
 		},
 		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)), Isolation: b.cfg.isolation(), MaxLimits: b.cfg.MaxLimits.Executor(),
-		MaxLife: b.cfg.MaxLife.Max(),
+		DefaultLimits: b.cfg.limits(&executor.Spec{}),
+		MaxLife:       b.cfg.MaxLife.Max(),
 	}
 	if b.cfg.Ports {
 		c.Features = append(c.Features, executor.FeaturePorts)

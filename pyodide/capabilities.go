@@ -41,9 +41,10 @@ func capabilities(goos string, c Config, layer confine.Method) executor.Capabili
 				executor.FeaturePackages,
 			},
 		}},
-		Isolation: isolation(layer),
-		Templates: slices.Sorted(maps.Keys(c.Templates)),
-		MaxLimits: executor.Limits{MemoryBytes: c.MaxMemory, DiskBytes: c.MaxDisk},
+		Isolation:     isolation(layer),
+		Templates:     slices.Sorted(maps.Keys(c.Templates)),
+		MaxLimits:     executor.Limits{MemoryBytes: c.MaxMemory, DiskBytes: c.MaxDisk},
+		DefaultLimits: executor.Limits{MemoryBytes: c.Memory, DiskBytes: c.Disk},
 	}
 	if javascriptOn(goos) {
 		js := javascriptRuntime

@@ -77,14 +77,9 @@ var environment = map[string]string{
 
 // options returns the options of a session.
 func (d *Driver) options(spec executor.Spec) sandboxOptions {
-	l := spec.Limits
-	o := sandboxOptions{memory: d.cfg.Memory, disk: d.cfg.Disk, idle: spec.IdleTTL, life: spec.MaxLife, env: maps.Clone(environment), alias: spec.Aliases}
-	if l.MemoryBytes > 0 {
-		o.memory = (max(l.MemoryBytes, minMemory) + wasmPage - 1) / wasmPage * wasmPage
-	}
-	if l.DiskBytes > 0 {
-		o.disk = max(l.DiskBytes, minDisk)
-	}
+	l := spec.Limits.Or(executor.Limits{MemoryBytes: d.cfg.Memory, DiskBytes: d.cfg.Disk})
+	o := sandboxOptions{idle: spec.IdleTTL, life: spec.MaxLife, env: maps.Clone(environment), alias: spec.Aliases}
+	o.memory, o.disk = (max(l.MemoryBytes, minMemory)+wasmPage-1)/wasmPage*wasmPage, max(l.DiskBytes, minDisk)
 	maps.Copy(o.env, spec.Env)
 	return o
 }

@@ -7,10 +7,17 @@ import (
 )
 
 // LongestRun prepares what a server over x allows: it bounds timeout, the longest run that a client
-// may request, by what x permits, and makes spec permit runs as long as that. Its error, of kind
+// may request, by what x permits, and makes spec permit runs as long as that. A zero timeout is
+// DefaultMaxTimeout, or the MaxRun of spec if that is shorter. Its error, of kind
 // [executor.ErrUnsupported], says what of spec x does not have. op is the name of the server in it.
 func LongestRun(op string, x executor.Executor, spec *executor.Spec, timeout *time.Duration) error {
 	caps := x.Info().Capabilities
+	if *timeout == 0 {
+		*timeout = DefaultMaxTimeout
+		if most := spec.MaxRun.WallTime; most > 0 { // nobody has said that clients may have more
+			*timeout = min(*timeout, most)
+		}
+	}
 	if most := caps.MaxRun.WallTime; most > 0 {
 		*timeout = min(*timeout, most)
 	}
@@ -21,4 +28,14 @@ func LongestRun(op string, x executor.Executor, spec *executor.Spec, timeout *ti
 		return &executor.Error{Op: op, Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
 	}
 	return nil
+}
+
+// DefaultRun returns the wall time of a run whose client asks for none: that of spec, and at most
+// longest.
+func DefaultRun(spec executor.Spec, longest time.Duration) time.Duration {
+	run, _ := spec.Bounds()
+	if run.WallTime == executor.NoLimit {
+		return longest
+	}
+	return min(run.WallTime, longest)
 }

@@ -71,6 +71,7 @@ type BackendCapabilities struct {
 	Templates      []string           `json:"templates,omitempty"`
 	Isolation      executor.Isolation `json:"isolation"`
 	MaxLimits      executor.Limits    `json:"max_limits,omitzero"`
+	DefaultLimits  executor.Limits    `json:"default_limits,omitzero"`
 	MaxRun         RunLimits          `json:"max_run,omitzero"`
 	MaxLifeSeconds float64            `json:"max_life_seconds,omitempty"`
 }
@@ -83,7 +84,7 @@ type RunLimits struct {
 
 func capabilitiesOf(c executor.Capabilities) *BackendCapabilities {
 	return &BackendCapabilities{
-		Features: c.Features, Varies: c.Varies, Languages: c.Languages, Templates: c.Templates, Isolation: c.Isolation, MaxLimits: c.MaxLimits,
+		Features: c.Features, Varies: c.Varies, Languages: c.Languages, Templates: c.Templates, Isolation: c.Isolation, MaxLimits: c.MaxLimits, DefaultLimits: c.DefaultLimits,
 		MaxRun: RunLimits{WallTimeSeconds: c.MaxRun.WallTime.Seconds(), OutputBytes: c.MaxRun.OutputBytes}, MaxLifeSeconds: c.MaxLife.Seconds(),
 	}
 }

@@ -50,7 +50,7 @@ func (s *Server) request(q RunRequest) (executor.Request, error) {
 	}
 	r := executor.Request{
 		ID: q.ID, Language: q.Language, Context: q.Context, Code: q.Code, Command: q.Command, Env: q.Env, Dir: q.Dir, Keep: maxOutputInResultBytes,
-		Limits: executor.RunLimits{WallTime: cmp.Or(timeout, min(executor.DefaultWallTime, s.cfg.MaxTimeout))},
+		Limits: executor.RunLimits{WallTime: cmp.Or(timeout, DefaultRun(s.cfg.Spec, s.cfg.MaxTimeout))},
 	}
 	if q.LingerSeconds != nil {
 		linger, err := seconds("linger_seconds", *q.LingerSeconds, s.cfg.MaxTimeout)

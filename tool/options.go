@@ -69,6 +69,16 @@ func (o Options) with(c executor.Capabilities) Options {
 	o.MaxImageBytes = max(cmp.Or(o.MaxImageBytes, DefaultMaxImageBytes), 0)
 	o.MaxFiles = max(cmp.Or(o.MaxFiles, DefaultMaxFiles), 0)
 	o.MaxFileBytes = max(cmp.Or(o.MaxFileBytes, DefaultMaxFileBytes), 0)
+	if o.Timeout == 0 && o.MaxTimeout == 0 { // nobody has said that calls may have more than Spec says
+		o.Timeout, o.MaxTimeout = DefaultTimeout, DefaultMaxTimeout
+		if run, most := o.Spec.Run.WallTime, o.Spec.MaxRun.WallTime; run > 0 || most > 0 {
+			run, highest := o.Spec.Bounds()
+			o.Timeout = run.WallTime
+			if most > 0 {
+				o.MaxTimeout = min(o.MaxTimeout, highest.WallTime)
+			}
+		}
+	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.MaxTimeout = max(cmp.Or(o.MaxTimeout, DefaultMaxTimeout), o.Timeout)
 	if most := c.MaxRun.WallTime; most > 0 {

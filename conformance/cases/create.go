@@ -77,6 +77,7 @@ func createCases() []Case {
 				if !i.Capabilities.Isolation.AtLeast(want.Isolation) {
 					t.Errorf("isolation: got %q, the backend declares %q", i.Capabilities.Isolation, want.Isolation)
 				}
+				t.defaultLimits(i.Limits, info.Capabilities)
 				var unknown *refusal // what no backend can have
 				if executor.As(s, &unknown) {
 					t.Errorf("As finds a value of a type of the suite")

@@ -128,6 +128,29 @@ func limitedSession(t *T, l executor.Limits) executor.Session {
 	return t.Session(edit)
 }
 
+// defaultLimits checks what a backend declares of sandboxes whose Spec sets no limits against what
+// is in force in one: it has that much, and a Spec that says so gets no more.
+func (t *T) defaultLimits(inForce executor.Limits, c executor.Capabilities) {
+	d, spec := c.DefaultLimits, t.Spec()
+	if d == (executor.Limits{}) || spec.Limits != (executor.Limits{}) || spec.Template != "" {
+		return
+	}
+	said := t.Session(func(spec *executor.Spec) { spec.Limits = d }).Info().Limits
+	defaultLimit(t, "cpus", d.CPUs, inForce.CPUs, said.CPUs)
+	defaultLimit(t, "memory", d.MemoryBytes, inForce.MemoryBytes, said.MemoryBytes)
+	defaultLimit(t, "disk", d.DiskBytes, inForce.DiskBytes, said.DiskBytes)
+	defaultLimit(t, "processes", d.Processes, inForce.Processes, said.Processes)
+}
+
+func defaultLimit[N int | int64 | float64](t *T, name string, declared, inForce, said N) {
+	if declared > inForce {
+		t.Errorf("default limits: the backend declares %v for %s, and a sandbox without limits in its Spec has %v", declared, name, inForce)
+	}
+	if declared > 0 && said > inForce {
+		t.Errorf("default limits: a Spec that sets %s to the declared %v gets %v, and one without gets %v", name, declared, said, inForce)
+	}
+}
+
 // atLeast checks a limit.
 func atLeast[N int | int64 | float64](t *T, got, asked N) {
 	if got < asked {

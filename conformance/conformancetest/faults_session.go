@@ -238,6 +238,13 @@ func onLimits(change func(*executor.Limits)) func(driver.Driver) driver.Driver {
 func limitFaults() []Fault {
 	return []Fault{
 		{
+			Name: "default-memory-overstated", Doc: "The backend declares more memory for sandboxes without limits than they have.",
+			Needs: []executor.Feature{executor.FeatureLimitMemory}, Plant: plant(tamper{capabilities: func(c executor.Capabilities) executor.Capabilities {
+				c.DefaultLimits.MemoryBytes = max(c.DefaultLimits.MemoryBytes, 64<<20) * 2
+				return c
+			}}),
+		},
+		{
 			Name: "memory-limit-ignored", Doc: "Code gets more memory than its sandbox was limited to.",
 			Needs: []executor.Feature{executor.FeatureLimitMemory}, Plant: onLimits(func(l *executor.Limits) { l.MemoryBytes *= 8 }),
 		},

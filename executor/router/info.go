@@ -17,7 +17,7 @@ func (r *Router) Info() executor.Info {
 func common(all []executor.Capabilities) executor.Capabilities {
 	first := all[0]
 	out := executor.Capabilities{
-		Isolation: first.Isolation, MaxLimits: first.MaxLimits, MaxRun: first.MaxRun, MaxLife: first.MaxLife,
+		Isolation: first.Isolation, MaxLimits: first.MaxLimits, DefaultLimits: first.DefaultLimits, MaxRun: first.MaxRun, MaxLife: first.MaxLife,
 	}
 	var sets [][]executor.Feature
 	for _, c := range all {
@@ -26,6 +26,9 @@ func common(all []executor.Capabilities) executor.Capabilities {
 		m, l := &out.MaxLimits, c.MaxLimits
 		m.CPUs, m.MemoryBytes = smaller(m.CPUs, l.CPUs), smaller(m.MemoryBytes, l.MemoryBytes)
 		m.DiskBytes, m.Processes = smaller(m.DiskBytes, l.DiskBytes), smaller(m.Processes, l.Processes)
+		d, l := &out.DefaultLimits, c.DefaultLimits // known only if every backend knows it
+		d.CPUs, d.MemoryBytes = min(d.CPUs, l.CPUs), min(d.MemoryBytes, l.MemoryBytes)
+		d.DiskBytes, d.Processes = min(d.DiskBytes, l.DiskBytes), min(d.Processes, l.Processes)
 		out.MaxRun.WallTime = smaller(out.MaxRun.WallTime, c.MaxRun.WallTime)
 		out.MaxRun.OutputBytes = smaller(out.MaxRun.OutputBytes, c.MaxRun.OutputBytes)
 		out.MaxLife = smaller[time.Duration](out.MaxLife, c.MaxLife)

@@ -43,6 +43,7 @@ type sandbox struct {
 }
 
 func newSandbox(b *Backend, c *driver.Create) *sandbox {
+	c.Spec.Limits = c.Spec.Limits.Or(b.caps.DefaultLimits)
 	s := &sandbox{
 		b: b, id: c.ID, created: time.Now(), spec: c.Spec, caps: b.caps.For(c.Spec.Languages...), disk: newDisk(c.Spec.Limits.DiskBytes),
 		labels: maps.Clone(c.Labels), idle: c.Spec.IdleTTL, used: time.Now(),

@@ -95,7 +95,6 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, &executor.Error{Op: "compat", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
 	}
-	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
 	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
 	cfg.MaxRunsTotal = cmp.Or(cfg.MaxRunsTotal, DefaultMaxRunsTotal)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)

@@ -123,7 +123,7 @@ func TestKeys(t *testing.T) {
 		w.ask(200, "GET", "/dify/v1/sandbox/dependencies", "", headers...)
 	}
 	c := &call{Server: w.s, api: &piston, client: server.Client{Subject: "alice", Attributes: map[string]string{"plan": "pro"}}}
-	if spec := c.spec(job{}); spec.Subject != "alice" || spec.Attributes["plan"] != "pro" {
+	if spec, err := c.spec(job{}); err != nil || spec.Subject != "alice" || spec.Attributes["plan"] != "pro" {
 		t.Errorf("got %+v", spec)
 	}
 }

@@ -108,8 +108,9 @@ func TestDifyNetwork(t *testing.T) {
 		c := &call{Server: w.s, api: &dify, r: w.request("POST")}
 		for asked, want := range map[string]executor.NetworkMode{"true": configured, "false": executor.NetworkNone} {
 			j, err := decodeDify(c, []byte(`{"language": "python3", "code": "1", "enable_network": `+asked+`}`))
-			if got := c.spec(j).Network.Mode; err != nil || got != want {
-				t.Errorf("%s: got %s, %v, want %s", asked, got, err, want)
+			spec, err2 := c.spec(j)
+			if got := spec.Network.Mode; err != nil || err2 != nil || got != want {
+				t.Errorf("%s: got %s, %v, %v, want %s", asked, got, err, err2, want)
 			}
 		}
 	}

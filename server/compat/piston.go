@@ -149,10 +149,13 @@ func (c *call) pistonLimits(j *job, q pistonRequest) error {
 	if cpu, ok := limits["run_cpu_time"]; ok && cpu > 0 && cpu < limits["run_timeout"] {
 		return bad("run_cpu_time: the backend bounds the time of a clock; set run_timeout")
 	}
-	if n := limits["run_memory_limit"]; n > 1<<50 {
-		return bad("run_memory_limit: %v is too large", n)
-	} else if n > 0 {
-		j.memory = int64(n)
+	if n := limits["run_memory_limit"]; n > 0 { // -1 is no limit of its own
+		j.memory = wholeBytes(n)
+	}
+	if e := c.moreMemory(*j); e != nil && e.Most > 0 {
+		return bad("run_memory_limit cannot exceed the configured limit of %.0f", e.Most)
+	} else if e != nil {
+		return bad("run_memory_limit: %v", e)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/drain"
 	"github.com/execbroker/execbroker/internal/front"
+	"github.com/execbroker/execbroker/internal/narrow"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/tool"
 )
@@ -73,10 +74,10 @@ type job struct {
 	stdin   io.Reader
 	files   []file
 	timeout time.Duration // zero: the default
-	memory  int64
-	offline bool // without network, whatever the configuration
-	quiet   bool // the value of the last expression is not wanted
-	made    bool // the files that the run makes are wanted
+	memory  int64         // bytes; zero: that of the configuration
+	offline bool          // without network, whatever the configuration
+	quiet   bool          // the value of the last expression is not wanted
+	made    bool          // the files that the run makes are wanted
 }
 
 // file is a file in the working directory.
@@ -216,7 +217,11 @@ func (c *call) run(ctx context.Context, j job, emit func(executor.Event) error) 
 	defer end()
 	ctx, stop := front.Both(ctx, c.ctx)
 	defer stop()
-	x, err := c.x.Create(ctx, c.spec(j))
+	spec, err := c.spec(j)
+	if err != nil {
+		return nil, err
+	}
+	x, err := c.x.Create(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -267,9 +272,33 @@ func (c *call) later(f func(context.Context)) error {
 	return nil
 }
 
+// within returns the Spec of the configuration with what a job asks for, which is never more.
+func (c *call) within(j job) (executor.Spec, error) {
+	ask := narrow.Ask{Limits: executor.Limits{MemoryBytes: j.memory}, Run: executor.RunLimits{WallTime: j.timeout}}
+	if j.offline {
+		ask.Network = &executor.NetworkPolicy{Mode: executor.NetworkNone}
+	}
+	return narrow.Spec(c.cfg.Spec, c.x.Info().Capabilities, ask)
+}
+
+// moreMemory returns the error of a job that asks for more memory than the configuration gives, and
+// nil of others.
+func (c *call) moreMemory(j job) (e *narrow.ExcessError) {
+	_, err := c.within(job{memory: j.memory})
+	errors.As(err, &e)
+	return e
+}
+
+// wholeBytes returns a number of bytes that a client asks for. Every number beyond what a machine
+// can have means the same.
+func wholeBytes(n float64) int64 { return int64(math.Ceil(min(n, 1<<60))) }
+
 // spec returns the Spec of the sandbox of a job.
-func (c *call) spec(j job) executor.Spec {
-	spec := c.cfg.Spec
+func (c *call) spec(j job) (executor.Spec, error) {
+	spec, err := c.within(j)
+	if err != nil {
+		return spec, bad("%v", err)
+	}
 	spec.Subject, spec.Attributes = c.client.Subject, c.client.Attributes
 	spec.Languages = nil
 	if j.runtime.Language != shell {
@@ -279,21 +308,17 @@ func (c *call) spec(j job) executor.Spec {
 	if most := c.x.Info().Capabilities.MaxLife; most > 0 {
 		spec.IdleTTL = min(spec.IdleTTL, most)
 	}
-	spec.Limits.MemoryBytes = cmp.Or(j.memory, spec.Limits.MemoryBytes)
-	if j.offline {
-		spec.Network = executor.NetworkPolicy{Mode: executor.NetworkNone}
-	}
 	if a := c.api.alias; a != "" && !slices.Contains(spec.Aliases, a) && c.x.Info().Capabilities.Has(executor.FeatureAliases) {
 		spec.Aliases = append(slices.Clone(spec.Aliases), a)
 	}
-	return spec
+	return spec, nil
 }
 
 // request returns the Request of a job, and sets the arguments of its script.
 func (c *call) request(ctx context.Context, x executor.Session, j job) (executor.Request, error) {
 	req := executor.Request{
 		Language: j.runtime.Language, Code: j.code, Stdin: j.stdin, Keep: maxOutput,
-		Limits: executor.RunLimits{WallTime: cmp.Or(j.timeout, min(executor.DefaultWallTime, c.cfg.MaxTimeout))},
+		Limits: executor.RunLimits{WallTime: cmp.Or(j.timeout, server.DefaultRun(c.cfg.Spec, c.cfg.MaxTimeout))},
 	}
 	if j.made {
 		req.Artifacts = &executor.ArtifactRequest{MaxFiles: maxMade, MaxBytes: maxMadeBytes, Contents: true}

@@ -89,8 +89,13 @@ func decodeJudge(c *call, raw []byte) (submission, job, error) {
 	}
 	j.timeout = time.Duration(q.Wall * float64(time.Second))
 	if q.Memory != nil {
-		check(*q.Memory >= 2048 && *q.Memory <= 1<<40, "memory_limit", "must be from 2048 to %d", int64(1)<<40)
-		j.memory = int64(*q.Memory) << 10
+		check(*q.Memory >= 2048, "memory_limit", "must be greater than or equal to 2048")
+		j.memory = wholeBytes(*q.Memory * 1024)
+		if e := c.moreMemory(j); e != nil && e.Most > 0 {
+			check(false, "memory_limit", "must be less than or equal to %d", int64(e.Most)>>10)
+		} else if e != nil {
+			check(false, "memory_limit", "is not supported by this server: %v", e)
+		}
 	}
 	mode := c.cfg.Spec.Network.Mode
 	for name, asked := range map[string]bool{

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/narrow"
 )
 
 // says reports whether a field that is not supported has a value that asks for something.
@@ -46,10 +47,13 @@ func (s *Server) egress(n newSandbox) (executor.NetworkPolicy, error) {
 		return none, unsupported("network: allowOut together with allowInternetAccess: false")
 	case !all:
 		return none, unsupported(`network: denyOut other than ["0.0.0.0/0"], and allowOut without it`)
-	case s.cfg.MaxNetwork == executor.NetworkNone:
+	}
+	most := executor.Spec{Network: executor.NetworkPolicy{Mode: s.cfg.MaxNetwork}}
+	spec, err := narrow.Spec(most, executor.Capabilities{}, narrow.Ask{Network: &executor.NetworkPolicy{Mode: executor.NetworkAllowlist, Hosts: w.AllowOut}})
+	if err != nil {
 		return none, refuse(http.StatusForbidden, "this server gives no network to sandboxes that ask for one: leave out network.allowOut")
 	}
-	return executor.NetworkPolicy{Mode: executor.NetworkAllowlist, Hosts: w.AllowOut}, nil
+	return spec.Network, nil
 }
 
 // wish logs once for each template that the configuration gives less than the internet to programs

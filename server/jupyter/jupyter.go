@@ -94,7 +94,6 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, &executor.Error{Op: "jupyter", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
 	}
-	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
 	cfg.MaxKernels = cmp.Or(cfg.MaxKernels, DefaultMaxKernels)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))

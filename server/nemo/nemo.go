@@ -89,7 +89,6 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if err := names.Check(); err != nil {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("hosts: %w", err)}
 	}
-	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
 	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))

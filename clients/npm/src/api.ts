@@ -73,6 +73,7 @@ export type ArtifactRequest = {
 
 /** What a backend or a session can do. */
 export type BackendCapabilities = {
+  default_limits?: Limits;
   /** Of every session. */
   features: string[];
   /** process, wasm, wasm-os, container, gvisor or microvm. */
