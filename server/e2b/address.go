@@ -52,22 +52,44 @@ func (s *Server) address(r *http.Request) (address, error) {
 	return address{id, int(n), false}, nil
 }
 
+// The bounds of the work for a request that names no sandbox and has no key.
+const (
+	maxSigners     = 64       // sandboxes whose signatures are computed
+	maxSignedQuery = 16 << 10 // bytes of a query that are hashed for each
+)
+
 // signer finds the sandbox that a URL was signed for. A program that is given such a URL sends
 // neither header, so where all sandboxes share one address only the signature tells which is meant.
 // The tokens of two sandboxes never make the same signature.
-func (s *Server) signer(r *http.Request) address {
+//
+// Anybody can send such a request, so only the sandboxes that were used last are tried, however
+// many there are. tried says how many.
+func (s *Server) signer(r *http.Request) (to address, tried int) {
 	operation := map[string]string{http.MethodGet: "read", http.MethodHead: "read", http.MethodPost: "write"}[r.Method]
-	if r.URL.Path != "/files" || operation == "" || !r.URL.Query().Has("signature") {
-		return address{}
+	if r.URL.Path != "/files" || operation == "" || len(r.URL.RawQuery) > maxSignedQuery {
+		return address{}, 0
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, b := range s.boxes {
-		if signed, _ := b.signed(r, operation); signed {
-			return address{id, envdPort, false}
+	q := r.URL.Query()
+	if !q.Has("signature") {
+		return address{}, 0
+	}
+	for _, b := range s.recent(maxSigners) {
+		tried++
+		if signed, _ := b.signed(q, operation); signed {
+			return address{b.id, envdPort, false}, tried
 		}
 	}
-	return address{}
+	return address{}, tried
+}
+
+// recent returns up to n sandboxes, the one that was used last first.
+func (s *Server) recent(n int) (all []*sandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.used.Front(); e != nil && len(all) < n; e = e.Next() {
+		all = append(all, e.Value.(*sandbox))
+	}
+	return all
 }
 
 // proxyError is an error of the proxy in front of sandboxes. To the SDKs the status 502 means that

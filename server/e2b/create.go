@@ -80,7 +80,7 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 	if s.closed { // Close does not know of it
 		b.stop(errServerClosed)
 	}
-	s.boxes[id] = b
+	s.boxes[id], b.use = b, s.used.PushFront(b)
 	s.mu.Unlock()
 	go s.live(b) // Close waits for it
 	s.cfg.Log.Debug("sandbox created", "sandbox", id, "session", session.Info().Handle.Session)

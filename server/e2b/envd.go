@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -186,8 +187,7 @@ func ping(h http.Header) time.Duration {
 
 // signed reports whether a URL was signed for an operation on a file, and whether the signature has
 // expired. Signing needs the token.
-func (b *sandbox) signed(r *http.Request, operation string) (signed, expired bool) {
-	q := r.URL.Query()
+func (b *sandbox) signed(q url.Values, operation string) (signed, expired bool) {
 	raw := strings.Join([]string{q.Get("path"), operation, q.Get("username"), b.token}, ":")
 	if exp := q.Get("signature_expiration"); exp != "" {
 		n, err := strconv.ParseInt(exp, 10, 64)

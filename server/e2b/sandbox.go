@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"container/list"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -23,10 +24,11 @@ func spareOf(d time.Duration) time.Duration { return min(d, spare) }
 type sandbox struct {
 	id       string
 	owner    owner
-	template string // as the client named it
-	token    string // for envd
-	traffic  string // for other ports; empty: they are public
-	private  bool   // the code interpreter needs it too
+	use      *list.Element // of Server.used; guarded by its mu
+	template string        // as the client named it
+	token    string        // for envd
+	traffic  string        // for other ports; empty: they are public
+	private  bool          // the code interpreter needs it too
 	metadata map[string]string
 	egress   executor.NetworkPolicy
 	started  time.Time
@@ -114,6 +116,7 @@ func (s *Server) live(b *sandbox) {
 	}
 	s.mu.Lock()
 	delete(s.boxes, b.id)
+	s.used.Remove(b.use)
 	s.release(b.owner)
 	s.mu.Unlock()
 	err := b.session.Close()

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"cmp"
+	"container/list"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
@@ -42,6 +43,7 @@ type Server struct {
 	mu     sync.Mutex
 	closed bool
 	boxes  map[string]*sandbox
+	used   *list.List    // of the sandboxes in boxes, the one that a request has named last first
 	held   map[owner]int // sandboxes of a key, also those that are being created
 }
 
@@ -57,7 +59,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
 		return nil, &executor.Error{Op: "e2b", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
 	}
-	s := &Server{x: x, cfg: cfg, owners: map[owner]bool{}, boxes: map[string]*sandbox{}, held: map[owner]int{}}
+	s := &Server{x: x, cfg: cfg, owners: map[owner]bool{}, boxes: map[string]*sandbox{}, used: list.New(), held: map[owner]int{}}
 	for _, key := range cfg.Keys {
 		s.owners[sha256.Sum256([]byte(key))] = true
 	}
@@ -75,7 +77,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.front.Ser
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	to, err := s.address(r)
 	if err == nil && to.sandbox == "" {
-		to = s.signer(r)
+		to, _ = s.signer(r)
 	}
 	switch {
 	case err != nil:
@@ -159,7 +161,7 @@ func (s *Server) routes() *http.ServeMux {
 		m.Handle(path, s.op(func(r *http.Request, _ owner) (int, any, error) { return refuses(r, nil) }))
 	}
 	m.HandleFunc("/files", func(w http.ResponseWriter, _ *http.Request) { // of a sandbox, if signer had found one
-		writeError(w, refuse(http.StatusUnauthorized, "invalid signature"))
+		writeError(w, refuse(http.StatusUnauthorized, "invalid signature, or its sandbox is not one of the %d that were used last: name it by its host name or by headers", maxSigners))
 	})
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, refuse(http.StatusNotFound, "%s %s: there is no such operation here", r.Method, r.URL.Path))
@@ -222,7 +224,11 @@ func (s *Server) find(r *http.Request, o owner) (*sandbox, error) {
 func (s *Server) lookup(id string) *sandbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.boxes[id]
+	b := s.boxes[id]
+	if b != nil {
+		s.used.MoveToFront(b.use)
+	}
+	return b
 }
 
 // on makes a handler of an operation on a sandbox of the client.

@@ -24,7 +24,7 @@ func hash(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
 // mayTransfer checks who asks for a transfer, and as which user.
 func (b *sandbox) mayTransfer(r *http.Request, operation string) error {
 	if !sameToken(r.Header.Get("X-Access-Token"), b.token) {
-		switch signed, expired := b.signed(r, operation); {
+		switch signed, expired := b.signed(r.URL.Query(), operation); {
 		case !signed:
 			return refuse(http.StatusUnauthorized, "invalid signature, or the header X-Access-Token is missing or wrong")
 		case expired:
