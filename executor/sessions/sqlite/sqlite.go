@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -47,8 +49,13 @@ CREATE INDEX IF NOT EXISTS entry_expires ON entry (expires) WHERE expires > 0;
 const patience = 10 * time.Second
 
 // Open opens the database in a file, or creates it. The directory must be on a local disk: SQLite's
-// locks do not work over a network.
+// locks do not work over a network. Only the user of this process can read and write the file and
+// those that SQLite makes beside it, whatever the umask is and even if another version of this
+// package made them readable for others.
 func Open(path string) (*Store, error) {
+	if err := private(path); err != nil {
+		return nil, fmt.Errorf("sessions: %w", err)
+	}
 	q := url.Values{}
 	// If another process writes, wait for it.
 	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()))
@@ -75,6 +82,33 @@ func Open(path string) (*Store, error) {
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
 	return s, nil
+}
+
+// creating is held while a database is created, so that no other Store of this process has it open.
+var creating sync.Mutex
+
+// private creates the database, if it is not there, and takes it from everybody else, with the
+// files beside it. SQLite gives new files beside a database the rights of the database. A file of
+// another user, who shares it with this one, keeps its rights.
+//
+// A database that is there is not opened here: closing it would take the locks of other Stores of
+// this process.
+func private(path string) error {
+	creating.Lock()
+	defer creating.Unlock()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for _, name := range []string{path, path + "-wal", path + "-shm", path + "-journal"} {
+		if err := os.Chmod(name, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
 }
 
 // The codes of SQLite for a database that another process has locked, and for a full disk.
