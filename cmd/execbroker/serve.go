@@ -359,11 +359,7 @@ func (a *app) frontJupyter(f serveFlags, spec executor.Spec, keys server.Keys, m
 // drain before the server stops listening. limits is nil for emulators, which take connections of
 // this machine only, and whose answers may take any time.
 func (a *app) listen(ctx context.Context, address string, limits *front.Limits, h http.Handler, drain func(), ready func(net.Addr) error) error {
-	network := "tcp"
-	if file, ok := strings.CutPrefix(address, unixPrefix); ok {
-		network, address = "unix", file
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, network, address)
+	l, err := listenAt(ctx, address)
 	if err != nil {
 		return usage("--listen: %w", err)
 	}
@@ -396,6 +392,15 @@ func (a *app) listen(ctx context.Context, address string, limits *front.Limits, 
 
 // unixPrefix begins an address that is the name of a Unix socket.
 const unixPrefix = "unix:"
+
+// listenAt listens at an address. Only the user of this process can connect to a Unix socket,
+// whatever the umask is: a front may need no key there.
+func listenAt(ctx context.Context, address string) (net.Listener, error) {
+	if file, ok := strings.CutPrefix(address, unixPrefix); ok {
+		return listenPrivate(ctx, file)
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", address)
+}
 
 // urlOf returns the URL of an address, or the Unix socket.
 func urlOf(l net.Addr) string {
