@@ -58,8 +58,8 @@ type Config struct {
 	// Zero: DefaultBodyTime.
 	BodyTime time.Duration
 	// MaxTimeout is the longest run that a client may request, and MaxIdle the longest time that a
-	// session may wait for its next use. Zero: the defaults, and a MaxTimeout that does not exceed
-	// MaxRun.WallTime of Spec. Neither exceeds what the backend allows.
+	// session may wait for its next use. Zero: the defaults, or less if Run or MaxRun of Spec say
+	// so; for MaxIdle the IdleTTL of Spec. Neither exceeds what the backend allows.
 	MaxTimeout, MaxIdle time.Duration
 	// MaxSessions, MaxRuns and MaxTransfers limit the sessions, runs and file transfers of a key at
 	// the same time. MaxRunsTotal limits the runs of all keys. Zero: the defaults.
@@ -96,7 +96,7 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.MaxFile = cmp.Or(c.MaxFile, DefaultMaxFile)
 	c.BodyTime = cmp.Or(c.BodyTime, DefaultBodyTime)
-	c.MaxIdle = cmp.Or(c.MaxIdle, DefaultMaxIdle)
+	c.MaxIdle = cmp.Or(c.MaxIdle, c.Spec.IdleTTL, DefaultMaxIdle)
 	if caps.MaxLife > 0 {
 		c.MaxIdle = min(c.MaxIdle, caps.MaxLife)
 	}

@@ -8,14 +8,14 @@ import (
 
 // LongestRun prepares what a server over x allows: it bounds timeout, the longest run that a client
 // may request, by what x permits, and makes spec permit runs as long as that. A zero timeout is
-// DefaultMaxTimeout, or the MaxRun of spec if that is shorter. Its error, of kind
+// DefaultMaxTimeout, or what spec permits if it says so and that is shorter. Its error, of kind
 // [executor.ErrUnsupported], says what of spec x does not have. op is the name of the server in it.
 func LongestRun(op string, x executor.Executor, spec *executor.Spec, timeout *time.Duration) error {
 	caps := x.Info().Capabilities
 	if *timeout == 0 {
 		*timeout = DefaultMaxTimeout
-		if most := spec.MaxRun.WallTime; most > 0 { // nobody has said that clients may have more
-			*timeout = min(*timeout, most)
+		if _, most := spec.Bounds(); most.WallTime > 0 && (spec.Run.WallTime > 0 || spec.MaxRun.WallTime > 0) {
+			*timeout = min(*timeout, most.WallTime) // nobody has said that clients may have more
 		}
 	}
 	if most := caps.MaxRun.WallTime; most > 0 {

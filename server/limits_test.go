@@ -23,7 +23,7 @@ func TestLongestRun(t *testing.T) {
 	}{
 		"nothing":   {0, 0, 0, DefaultMaxTimeout, executor.DefaultWallTime},
 		"ceiling":   {0, 10 * time.Second, 0, 10 * time.Second, 10 * time.Second},
-		"default":   {5 * time.Second, 0, 0, DefaultMaxTimeout, 5 * time.Second},
+		"default":   {5 * time.Second, 0, 0, 5 * time.Second, 5 * time.Second},
 		"both":      {5 * time.Second, 10 * time.Second, 0, 10 * time.Second, 5 * time.Second},
 		"raised":    {5 * time.Second, 10 * time.Second, time.Minute, time.Minute, 5 * time.Second},
 		"lowered":   {0, time.Minute, 5 * time.Second, 5 * time.Second, 5 * time.Second},
@@ -39,5 +39,21 @@ func TestLongestRun(t *testing.T) {
 				t.Errorf("got at most %v and by default %v, want %v and %v", longest, got, c.longest, c.dflt)
 			}
 		})
+	}
+}
+
+// The idle TTL of the operator's Spec is that of sessions, unless the operator gives clients more.
+func TestLongestIdle(t *testing.T) {
+	var keys Keys
+	if err := keys.Add("key-of-alice-0123456789", Client{Subject: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ spec, most, want time.Duration }{
+		"nothing": {0, 0, DefaultMaxIdle}, "spec": {5 * time.Minute, 0, 5 * time.Minute}, "raised": {5 * time.Minute, time.Hour, time.Hour},
+	} {
+		got, err := Config{Keys: keys, Spec: executor.Spec{IdleTTL: c.spec}, MaxIdle: c.most}.withDefaults(fake.All())
+		if err != nil || got.MaxIdle != c.want {
+			t.Errorf("%s: got %v, %v, want %v", name, got.MaxIdle, err, c.want)
+		}
 	}
 }

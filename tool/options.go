@@ -46,7 +46,8 @@ type Options struct {
 	// is not listed may install none. Nil: what the backend allows.
 	Packages map[executor.Language][]string
 	// Timeout is the timeout of a call that does not set one, and MaxTimeout the longest that a
-	// call may set. Zero: the defaults. Neither exceeds what the backend allows.
+	// call may set. Zero: the defaults, or less if Run or MaxRun of Spec say so. Neither exceeds
+	// what the backend allows.
 	Timeout    time.Duration
 	MaxTimeout time.Duration
 	// MaxCode is the largest size of the code of a call in bytes. Zero: DefaultMaxCode.
@@ -69,15 +70,10 @@ func (o Options) with(c executor.Capabilities) Options {
 	o.MaxImageBytes = max(cmp.Or(o.MaxImageBytes, DefaultMaxImageBytes), 0)
 	o.MaxFiles = max(cmp.Or(o.MaxFiles, DefaultMaxFiles), 0)
 	o.MaxFileBytes = max(cmp.Or(o.MaxFileBytes, DefaultMaxFileBytes), 0)
-	if o.Timeout == 0 && o.MaxTimeout == 0 { // nobody has said that calls may have more than Spec says
-		o.Timeout, o.MaxTimeout = DefaultTimeout, DefaultMaxTimeout
-		if run, most := o.Spec.Run.WallTime, o.Spec.MaxRun.WallTime; run > 0 || most > 0 {
-			run, highest := o.Spec.Bounds()
-			o.Timeout = run.WallTime
-			if most > 0 {
-				o.MaxTimeout = min(o.MaxTimeout, highest.WallTime)
-			}
-		}
+	run, most := o.Spec.Bounds()
+	if o.MaxTimeout == 0 && most.WallTime > 0 && (o.Spec.Run.WallTime > 0 || o.Spec.MaxRun.WallTime > 0) {
+		o.MaxTimeout = min(DefaultMaxTimeout, most.WallTime) // nobody has said that calls may have more
+		o.Timeout = cmp.Or(o.Timeout, min(run.WallTime, o.MaxTimeout))
 	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.MaxTimeout = max(cmp.Or(o.MaxTimeout, DefaultMaxTimeout), o.Timeout)

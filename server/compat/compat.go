@@ -37,8 +37,8 @@ type Config struct {
 	// Spec is the Spec of every sandbox. Subject and Attributes are those of the key, and Languages
 	// those of the run.
 	Spec executor.Spec
-	// MaxTimeout is the longest run that a client may request. Zero: DefaultMaxTimeout. It never
-	// exceeds what the backend allows.
+	// MaxTimeout is the longest run that a client may request. Zero: DefaultMaxTimeout, or less if
+	// Run or MaxRun of Spec say so. It never exceeds what the backend allows.
 	MaxTimeout time.Duration
 	// MaxRuns limits the runs of a subject at the same time, and MaxRunsTotal those of all. Zero:
 	// the defaults.

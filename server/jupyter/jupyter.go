@@ -39,8 +39,8 @@ type Config struct {
 	// Sessions has the sandboxes of kernels. Its Executor is that of New. Nil: the Server has a
 	// Manager of its own. The caller closes it after the Server.
 	Sessions *sessions.Manager
-	// MaxTimeout is how long a cell may run. Zero: DefaultMaxTimeout. It never exceeds what the
-	// backend allows.
+	// MaxTimeout is how long a cell may run. Zero: DefaultMaxTimeout, or less if Run or MaxRun of
+	// Spec say so. It never exceeds what the backend allows.
 	MaxTimeout time.Duration
 	// MaxKernels limits the kernels of a subject. Zero: DefaultMaxKernels.
 	MaxKernels int

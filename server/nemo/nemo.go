@@ -48,8 +48,8 @@ type Config struct {
 	// Spec is the Spec of every sandbox. Its Languages are always Python. Its IdleTTL is how long a
 	// workspace waits for its next call before it ends with its files.
 	Spec executor.Spec
-	// MaxTimeout is the longest run that a client may request. Zero: DefaultMaxTimeout. It never
-	// exceeds what the backend allows.
+	// MaxTimeout is the longest run that a client may request. Zero: DefaultMaxTimeout, or less if
+	// Run or MaxRun of Spec say so. It never exceeds what the backend allows.
 	MaxTimeout time.Duration
 	// MaxRuns limits the number of runs at the same time. Zero: DefaultMaxRuns.
 	MaxRuns int
