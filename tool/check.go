@@ -170,8 +170,10 @@ func (k *checker) files() {
 	}
 }
 
-// fileName returns a name relative to the working directory, if the name is in it.
+// fileName returns a name relative to the working directory, if the name is in it. The name may be
+// quoted, as the model has seen it.
 func (o Options) fileName(name string) (string, bool) {
+	name = UnquoteName(name)
 	if name == "" || len(name) > 1024 || strings.HasSuffix(name, "/") || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		return "", false
 	}

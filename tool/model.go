@@ -66,7 +66,10 @@ func (o Output) ForModel(files ...string) Answer {
 	}
 	section("files", strings.Join(lines, "\n"))
 	for _, f := range o.Files {
-		if !slices.ContainsFunc(files, func(pattern string) bool { ok, err := path.Match(pattern, f.Name); return ok && err == nil }) {
+		if !slices.ContainsFunc(files, func(pattern string) bool {
+			ok, err := path.Match(pattern, UnquoteName(f.Name))
+			return ok && err == nil
+		}) {
 			continue
 		}
 		if at := slices.IndexFunc(o.Images, func(i Image) bool { return i.File == f.Name }); at >= 0 && f.Base64 == nil {

@@ -24,12 +24,12 @@ type Output struct {
 type Image struct {
 	Type   string `json:"type"` // media type
 	Base64 []byte `json:"base64"`
-	File   string `json:"file,omitempty"` // a file with the same content; empty: none
+	File   string `json:"file,omitempty"` // the Name of a File with the same content; empty: none
 }
 
 // File is a file that the code created or changed.
 type File struct {
-	Name   string `json:"name"` // relative to executor.Workdir
+	Name   string `json:"name"` // relative to executor.Workdir, as QuoteName returns it
 	Type   string `json:"type"` // media type, from the content
 	Size   int64  `json:"size"`
 	Base64 []byte `json:"base64,omitempty"` // nil if the file is also an Image, or exceeds Options.MaxFileBytes

@@ -155,7 +155,7 @@ func (w *writer) files(image map[int]int) {
 			omitted++
 			continue
 		}
-		f := File{Name: plain([]byte(a.Name)), Type: a.MIME, Size: a.Size}
+		f := File{Name: QuoteName(a.Name), Type: a.MIME, Size: a.Size}
 		if at, ok := image[shown[i]]; ok && w.out.Images[at].Type == a.MIME && w.out.Images[at].File == "" {
 			w.out.Images[at].File = f.Name
 		} else if n := int64(len(a.Data)); n == a.Size && n <= left {
@@ -184,7 +184,7 @@ func (w *writer) state() {
 		w.out.note("This run began without variables of earlier calls. Define again what you need; files are still there.")
 	}
 	if n := len(w.res.LeftRunning); n > 0 {
-		names := plain([]byte(strings.Join(w.res.LeftRunning[:min(n, maxNames)], ", ")))
+		names := strings.Join(quoteNames(w.res.LeftRunning[:min(n, maxNames)]), ", ")
 		w.out.note(fmt.Sprintf("Still running after this call: %s. What it prints is not seen.", cut(names, maxCause)))
 	}
 	if w.out.Error == "" { // otherwise Error says so
@@ -201,16 +201,16 @@ func restored(k *sessions.Kept) string {
 		if n := len(all) - maxNames; n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		return cut(plain([]byte(strings.Join(all[:min(len(all), maxNames)], ", "))), maxCause) + more
+		return cut(strings.Join(all[:min(len(all), maxNames)], ", "), maxCause) + more
 	}
 	text := "It goes on from a checkpoint of the earlier one, which had no variables and no files."
 	switch n, f := len(k.Names), len(k.Files); {
 	case n > 0 && f > 0:
-		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the variables %s, and the files %s.", some(k.Names), some(k.Files))
+		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the variables %s, and the files %s.", some(quoteNames(k.Names)), some(quoteNames(k.Files)))
 	case n > 0:
-		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the variables %s. There were no files.", some(k.Names))
+		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the variables %s. There were no files.", some(quoteNames(k.Names)))
 	case f > 0:
-		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the files %s. Variables of earlier calls are gone.", some(k.Files))
+		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the files %s. Variables of earlier calls are gone.", some(quoteNames(k.Files)))
 	}
 	if k.Behind > 0 {
 		text += fmt.Sprintf(" The last calls, %d of them, came after it: run them again if you need what they did.", k.Behind)
@@ -218,7 +218,7 @@ func restored(k *sessions.Kept) string {
 	if len(k.Omitted) > 0 {
 		var lost []string
 		for _, o := range k.Omitted {
-			lost = append(lost, o.Name+" ("+o.Reason+")")
+			lost = append(lost, QuoteName(o.Name)+" ("+QuoteName(o.Reason)+")")
 		}
 		text += fmt.Sprintf(" Not kept: %s.", some(lost))
 	}

@@ -364,7 +364,7 @@ func TestReportOfState(t *testing.T) {
 		"abandoned":     {o: tool.Outcome{Lost: true, Why: sessions.LossAbandoned, Kept: &sessions.Kept{Files: []string{"a.csv"}}, Result: ok(func(*executor.Result) {})}, want: "because the application has given up the earlier one. It goes on from a checkpoint of the earlier one, with the files a.csv. Variables of earlier calls are gone."},
 		"kept":          {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Files: []string{"a.csv"}, Names: []string{"x", "f"}}, Result: ok(func(*executor.Result) {})}, want: "with the variables x, f, and the files a.csv."},
 		"behind":        {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Names: []string{"x"}, Behind: 3}, Result: ok(func(*executor.Result) {})}, want: "with the variables x. There were no files. The last calls, 3 of them, came after it"},
-		"not-kept":      {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Omitted: []checkpoint.Omission{{Name: "lock", Kind: "lock", Reason: "no\x1b"}}}, Result: ok(func(*executor.Result) {})}, want: "Not kept: lock (no"},
+		"not-kept":      {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Omitted: []checkpoint.Omission{{Name: "lock", Kind: "lock", Reason: "no\x1b"}}}, Result: ok(func(*executor.Result) {})}, want: `Not kept: lock ("no\x1b").`},
 		"refused":       {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Refused: "weaker"}, Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables and files of earlier calls are gone."},
 		"why-of-later":  {o: tool.Outcome{Lost: true, Why: "of-later", Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables"},
 		"nothing-lost":  {o: tool.Outcome{Why: sessions.LossGone, Result: ok(func(*executor.Result) {})}},

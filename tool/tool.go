@@ -283,7 +283,7 @@ func list(ctx context.Context, s executor.Session) []string {
 		if err != nil {
 			return nil // the list is only a hint
 		}
-		name := plain([]byte(f.Name))
+		name := QuoteName(f.Name)
 		if f.Mode.IsDir() {
 			name += "/"
 		}

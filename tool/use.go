@@ -131,7 +131,8 @@ func (t *Tool) ReadFile(ctx context.Context, c Conversation, l executor.Language
 }
 
 // ListFiles returns the contents of a directory below the working directory ("" and "." mean the
-// working directory), and whether there is more. The rules for l and errors are those of WriteFile.
+// working directory), and whether there is more. The names are those that code has chosen: use
+// QuoteName where a model sees them. The rules for l and errors are those of WriteFile.
 func (t *Tool) ListFiles(ctx context.Context, c Conversation, l executor.Language, dir string) (files []executor.FileInfo, more bool, err error) {
 	list := func(s *sessions.Lease, name string) error {
 		for f, err := range s.Files().List(ctx, name) {
@@ -142,7 +143,6 @@ func (t *Tool) ListFiles(ctx context.Context, c Conversation, l executor.Languag
 				more = true
 				return nil
 			}
-			f.Name = plain([]byte(f.Name))
 			files = append(files, f)
 		}
 		return nil
@@ -174,7 +174,7 @@ func aboutFile(name string, err error) error {
 		fs.ErrInvalid:    "is not a regular file, or the name is no good",
 	} {
 		if errors.Is(err, kind) {
-			return &InputError{[]string{fmt.Sprintf("The file %.80q %s.", name, text)}}
+			return &InputError{[]string{fmt.Sprintf("The file %.80q %s.", UnquoteName(name), text)}}
 		}
 	}
 	return err

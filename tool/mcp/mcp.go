@@ -93,6 +93,9 @@ func New(t *tool.Tool, o Options) *Server {
 		Instructions: "Runs code in an isolated sandbox that belongs to this session: variables and files stay until it ends or is reset.",
 		Capabilities: &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}}, //nolint:staticcheck // deprecated in 2026-07-28, but today's clients show logs
 		Logger:       o.Log,
+		// All that a client reads is its own: its files, and tools that depend on its key. The
+		// default of the protocol lets a proxy give it to others.
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	})
 	s.life, s.end = context.WithCancel(context.Background())
 	s.sdk.AddReceivingMiddleware(s.informed, s.withFiles)

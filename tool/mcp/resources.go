@@ -29,6 +29,15 @@ func uri(name string) string {
 	return root + strings.Join(parts, "/")
 }
 
+// quoted returns a name in the form in which names of models are taken. Empty is the working
+// directory.
+func quoted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return tool.QuoteName(name)
+}
+
 func (s *Server) addResources() {
 	if len(s.t.FileLanguages()) == 0 {
 		return
@@ -83,7 +92,7 @@ func (s *Server) files(ctx context.Context, c *client) ([]*sdk.Resource, error) 
 	all := []*sdk.Resource{}
 	dirs := []string{""}
 	for read := 0; read < len(dirs) && read < maxDirectories; read++ {
-		files, _, err := s.t.ListFiles(ctx, c.Conversation, "", dirs[read])
+		files, _, err := s.t.ListFiles(ctx, c.Conversation, "", quoted(dirs[read]))
 		if bad := (*tool.InputError)(nil); read > 0 && errors.As(err, &bad) {
 			continue // the directory has gone meanwhile, or code has given it a name that is not listed
 		} else if err != nil {
@@ -95,7 +104,7 @@ func (s *Server) files(ctx context.Context, c *client) ([]*sdk.Resource, error) 
 			case f.Mode.IsDir():
 				dirs = append(dirs, name)
 			case f.Mode.IsRegular():
-				all = append(all, &sdk.Resource{URI: uri(name), Name: name, MIMEType: mime.TypeByExtension(path.Ext(name)), Size: f.Size})
+				all = append(all, &sdk.Resource{URI: uri(name), Name: tool.QuoteName(name), MIMEType: mime.TypeByExtension(path.Ext(name)), Size: f.Size})
 			}
 			if len(all) == maxResources {
 				return all, nil
@@ -122,7 +131,7 @@ func (s *Server) readResource(ctx context.Context, req *sdk.ReadResourceRequest)
 	if !ok || err != nil {
 		return nil, sdk.ResourceNotFoundError(req.Params.URI)
 	}
-	data, err := s.t.ReadFile(ctx, c.Conversation, "", name, s.mostBytes())
+	data, err := s.t.ReadFile(ctx, c.Conversation, "", quoted(name), s.mostBytes())
 	if bad := (*tool.InputError)(nil); errors.As(err, &bad) {
 		if strings.Contains(bad.Error(), "does not exist") {
 			return nil, sdk.ResourceNotFoundError(req.Params.URI)

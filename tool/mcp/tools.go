@@ -166,9 +166,9 @@ func result(out tool.Output) *sdk.CallToolResult {
 	out.Files = slices.Clone(out.Files)
 	for i, f := range out.Files {
 		if f.Base64 != nil && f.Size <= maxEmbedded {
-			rest = append(rest, &sdk.EmbeddedResource{Resource: contents(uri(f.Name), f.Type, f.Base64)})
+			rest = append(rest, &sdk.EmbeddedResource{Resource: contents(uri(tool.UnquoteName(f.Name)), f.Type, f.Base64)})
 		} else {
-			rest = append(rest, &sdk.ResourceLink{URI: uri(f.Name), Name: f.Name, MIMEType: f.Type, Size: &f.Size})
+			rest = append(rest, &sdk.ResourceLink{URI: uri(tool.UnquoteName(f.Name)), Name: f.Name, MIMEType: f.Type, Size: &f.Size})
 		}
 		out.Files[i].Base64 = nil
 	}
@@ -223,7 +223,7 @@ func (s *Server) upload(ctx context.Context, c *client, in uploadInput, _ *progr
 	if err := s.t.WriteFile(ctx, c.Conversation, in.Language, f); err != nil {
 		return s.failed(ctx, toolUpload, err)
 	}
-	return say("Wrote %d bytes to %s.", len(f.Content), in.Name)
+	return say("Wrote %d bytes to %s.", len(f.Content), tool.QuoteName(tool.UnquoteName(in.Name)))
 }
 
 // downloadInput has the arguments of download_file.
@@ -237,16 +237,16 @@ func (s *Server) download(ctx context.Context, c *client, in downloadInput, _ *p
 	if err != nil {
 		return s.failed(ctx, toolDownload, err)
 	}
-	typ := mediaType(in.Name, data)
+	typ := mediaType(tool.UnquoteName(in.Name), data)
 	if strings.HasPrefix(typ, "image/") {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{Data: data, MIMEType: typ}}}
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.EmbeddedResource{Resource: contents(uri(in.Name), typ, data)}}}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.EmbeddedResource{Resource: contents(uri(tool.UnquoteName(in.Name)), typ, data)}}}
 }
 
 // listed is a file in the answer of list_files.
 type listed struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // as tool.QuoteName returns it
 	Size int64  `json:"size,omitempty"`
 	Kind string `json:"kind"` // "file", "directory", or "other"
 }
@@ -265,7 +265,7 @@ func (s *Server) list(ctx context.Context, c *client, in listInput, _ *progress)
 	all := make([]listed, 0, len(files))
 	var b strings.Builder
 	for _, f := range files {
-		l := listed{Name: path.Join(in.Directory, f.Name), Kind: "other"}
+		l := listed{Name: tool.QuoteName(path.Join(tool.UnquoteName(in.Directory), f.Name)), Kind: "other"}
 		switch {
 		case f.Mode.IsDir():
 			l.Kind = "directory"
