@@ -45,8 +45,9 @@ function parsed(source, edits) {
 }
 
 // cell returns the parts to evaluate, in order: the names to declare, each with its kind, the
-// functions, and the body, which is an async function. constants has the constant names of earlier
-// cells, and those of this cell are added.
+// functions, and the body. The body is a script, or an async function around the cell if that waits
+// or returns. Code sees such a function as the caller of what it calls, so there is none without
+// need. constants has the constant names of earlier cells, and those of this cell are added.
 export function cell(source, constants) {
   sound();
   const edits = [];
@@ -82,26 +83,40 @@ export function cell(source, constants) {
         functions.push(node);
     }
   }
+  const around = waits(tree);
   const last = tree.body.findLast((n) => n.type !== "EmptyStatement");
   if (last?.type === "ExpressionStatement") {
     const end = source[last.end - 1] === ";" ? last.end - 1 : last.end;
     edits.push([end, end, "));"]);
-    edits.unshift([last.start, last.start, `return ${VALUE}((`]);
+    edits.unshift([last.start, last.start, `${around ? "return " : ""}${VALUE}((`]);
   }
   if (source.startsWith("#!")) edits.unshift([0, 2, "//"]);
   const strict = tree.body[0]?.directive === "use strict";
   let hoisted = strict ? '"use strict";' : "";
-  let body = "(async()=>{" + (strict ? '"use strict";' : "");
+  let body = (around ? "(async()=>{" : "") + (strict ? '"use strict";' : "");
   let [from, to] = [0, 0];
   for (const f of functions) {
     hoisted += blank(source.slice(from, f.start)) + render(source, f.start, f.end, inside(edits, f));
     body += render(source, to, f.start, edits) + ";" + blank(source.slice(f.start, f.end));
     from = to = f.end;
   }
-  body += render(source, to, source.length, edits) + "\n})()";
+  body += render(source, to, source.length, edits) + "\n";
+  if (around) body += "})()";
+  else if (last?.type !== "ExpressionStatement") body += ";void 0"; // not the value of a loop
   // Declarations in strict evaluated code are local to it.
   if (strict) hoisted += functions.map((f) => `;globalThis.${f.id.name}=${f.id.name}`).join("");
   return { names: [...names], hoisted: functions.length ? hoisted : "", body };
+}
+
+// waits reports whether a cell has an await or a return of its own.
+function waits(tree) {
+  let found = false;
+  walk(tree, null, (node) => {
+    const own = ["AwaitExpression", "ReturnStatement", "ImportDeclaration"].includes(node.type);
+    found ||= own || node.type === "ForOfStatement" && node.await || node.kind === "await using";
+    return !FUNCTIONS.has(node.type);
+  });
+  return found;
 }
 
 // imported converts an import declaration to an assignment.
