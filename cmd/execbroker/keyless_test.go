@@ -136,7 +136,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	address, ended := make(chan net.Addr, 1), make(chan error, 1)
 	go func() {
-		ended <- (&app{}).listen(ctx, "127.0.0.1:0", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }),
+		ended <- (&app{}).listen(ctx, "127.0.0.1:0", nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }),
 			func() {}, func(a net.Addr) error { address <- a; return nil })
 	}()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+(<-address).String()+"/?"+strings.Repeat("x", 128<<10), nil)
