@@ -184,7 +184,7 @@ attempt("packet socket", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW
 def attach():
     import ctypes, struct
     one = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
-    socket.socket().setsockopt(socket.SOL_SOCKET, 26, struct.pack("HP", 1, ctypes.addressof(one)))
+    socket.socket(socket.AF_UNIX).setsockopt(socket.SOL_SOCKET, 26, struct.pack("HP", 1, ctypes.addressof(one)))
 attempt("socket filter", attach)
 attempt("huge pages", lambda: os.close(os.memfd_create("x", 4)))
 up = [n for _, n in socket.if_nameindex() if int(open("/sys/class/net/%s/flags" % n).read(), 16) & 1]
