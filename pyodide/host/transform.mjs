@@ -35,7 +35,9 @@ function parsed(source, edits) {
   try {
     return parse(source, { ...options, sourceType: "script" });
   } catch (e) {
-    if (!/^\s*(import|export)\b(?!\s*[.(])/m.test(source)) throw e;
+    // Spaces before the word are those of its line: else the work on empty lines is the square of
+    // their number.
+    if (!/^[^\S\n\r\u2028\u2029]*(import|export)\b(?!\s*[.(])/m.test(source)) throw e;
     edits.length = 0;
     const tree = parse(source, { ...options, sourceType: "module" });
     const wrong = tree.body.find((n) => n.type.startsWith("Export"));

@@ -50,7 +50,8 @@ def install(*args):
     said = done.stdout.decode("utf-8", "replace")
     if "No space left on device" in said:
         fail("size", "the packages take more than the %d bytes that packages.size allows" % ask["max"])
-    broken = re.findall(r".*(?:Could not fetch URL|connection broken by|[45]\d\d (?:Client|Server) Error|HTTP error [45]\d\d).*", said)
+    lines = re.split(r"[\r\n]+", said)  # a pattern that begins with any text takes the square of a long line
+    broken = [line for line in lines if re.search(r"Could not fetch URL|connection broken by|[45]\d\d (?:Client|Server) Error|HTTP error [45]\d\d", line)]
     broken = [line for line in broken if "404 Client Error" not in line]  # the index returns this for packages that it does not have
     if broken and "conflicting dependencies" not in said:
         fail("unreachable", broken[0])
