@@ -4,6 +4,7 @@ import {fetchFile, stream, upload} from "/page/js/api.js"
 import {bytes, h, put, say} from "/page/js/dom.js"
 import {Output} from "/page/js/output.js"
 import {preview} from "/page/js/preview.js"
+import {formatted} from "./format.js"
 
 const [log, form, text, file, send, chosen, shown] = ["log", "form", "text", "file", "send", "chosen", "preview"].map(id => document.getElementById(id))
 
@@ -33,7 +34,7 @@ let output, answer = "", running = null
 
 // finish formats the answer that has been streamed as text. Plain sentences stay as they are.
 function finish() {
-  if (/[*_`#|~<>[\]\\]|^\s*([-+]|\d+[.)])\s/m.test(answer)) {
+  if (formatted(answer)) {
     output.last.element.remove()
     output.value({data: {"text/markdown": answer}})
   }

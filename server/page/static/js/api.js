@@ -61,17 +61,35 @@ export const upload = (method, path, data) => send(method, path, data, undefined
 // fetchFile returns the bytes of a file.
 export const fetchFile = async path => (await send("GET", path)).arrayBuffer()
 
+// splitter returns a function that takes pieces of a stream and returns the messages that end in each,
+// at an empty line. A message of many pieces is put together once.
+export function splitter() {
+  let pieces = []
+  return piece => {
+    if (pieces.at(-1)?.endsWith("\n")) {
+      pieces.push(pieces.pop().slice(0, -1))
+      piece = "\n" + piece
+    }
+    const ends = piece.split("\n\n"), rest = ends.pop()
+    const messages = ends.map(end => {
+      const message = pieces.join("") + end
+      pieces = []
+      return message
+    })
+    pieces.push(rest)
+    return messages
+  }
+}
+
 // stream sends JSON and calls on(name, data) for each event. It returns the result.
 export async function stream(path, body, on, signal) {
   const res = await send("POST", path, JSON.stringify(body), signal, "application/json")
   const reader = res.body.pipeThrough(new TextDecoderStream()).getReader()
-  let rest = ""
+  const messages = splitter()
   for (;;) {
     const {value, done} = await reader.read()
     if (done) throw new Problem({kind: "network", message: "The connection ended before the run did."})
-    const messages = (rest + value).split("\n\n")
-    rest = messages.pop()
-    for (const message of messages) {
+    for (const message of messages(value)) {
       const at = message.indexOf("\ndata: ")
       if (!message.startsWith("event: ") || at < 0) continue // a comment
       const name = message.slice(7, at), data = JSON.parse(message.slice(at + 7))

@@ -79,11 +79,14 @@ function pretty(text) {
 // plain removes the sequences by which programs colour a terminal.
 const plain = text => text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, "")
 
-// Text is a block of text that is folded when it is long.
+// Text is a block of text that is folded when it is long. Each character that is added is looked at
+// once, however the text is cut into pieces and lines.
 class Text {
   constructor(stream) {
     this.stream = stream
-    this.all = ""
+    this.done = "" // lines that have ended
+    this.line = "" // the one that has not
+    this.returned = false // to the begin of that line, by its last character
     this.waits = false
     this.pre = h("pre", {tabIndex: 0})
     this.more = h("button", {type: "button", class: "quiet more", hidden: true, onclick: () => {
@@ -94,10 +97,18 @@ class Text {
   }
 
   add(text) {
-    this.all = (this.all + plain(text)).replace(/\r\n/g, "\n").replace(/[^\n]*\r(?=[^\n])/g, "")
-    if (this.all.length > 2 * shown) {
+    const lines = plain(text).split("\n")
+    for (let i = 0; i < lines.length; i++) {
+      this.write(lines[i])
+      if (i === lines.length - 1) break
+      this.done += this.line + "\n"
+      this.line = ""
+      this.returned = false
+    }
+    if (this.done.length + this.line.length > 2 * shown) {
       this.cut = true
-      this.all = this.all.slice(-shown)
+      this.line = this.line.slice(-shown)
+      this.done = this.done.slice(Math.min(0, this.line.length - shown) || this.done.length)
     }
     if (this.waits) return
     if (!this.drawn) return this.draw()
@@ -105,13 +116,26 @@ class Text {
     setTimeout(() => this.draw(), 16)
   }
 
+  // write adds to the line that has not ended. What follows a carriage return is written over it.
+  write(text) {
+    let end = text.length
+    while (end > 0 && text[end - 1] === "\r") end--
+    if (end > 0) {
+      const at = text.lastIndexOf("\r", end - 1)
+      if (this.returned || at >= 0) this.line = ""
+      this.line += text.slice(at + 1, end)
+      this.returned = false
+    }
+    if (end < text.length) this.returned = true
+  }
+
   draw() {
     this.waits = false
     this.drawn = true
-    const text = this.all.length > shown ? this.all.slice(-shown) : this.all
+    const all = this.done + this.line, text = all.slice(-shown)
     const lines = text.replace(/\n$/, "").split("\n")
     const long = lines.length > folded + 4
-    this.pre.textContent = (this.cut || text !== this.all ? "…\n" : "") + (long && !this.open ? lines.slice(-folded).join("\n") : text.replace(/\n$/, ""))
+    this.pre.textContent = (this.cut || text !== all ? "…\n" : "") + (long && !this.open ? lines.slice(-folded).join("\n") : text.replace(/\n$/, ""))
     this.more.hidden = !long
     this.more.textContent = this.open ? "Show the end only" : `Show ${lines.length - folded} earlier lines`
     this.more.setAttribute("aria-expanded", String(Boolean(this.open)))
