@@ -56,6 +56,7 @@ var programs = []step{
 	{name: "gvisor", debian: []string{"runsc"}, find: command("runsc"), only: []string{"docker TestConformanceOf"}}, // runtimes of the engine beside its own
 	{name: "crun", debian: []string{"crun"}, find: command("crun"), only: []string{"docker TestConformanceOf"}},
 	{name: "podman", debian: []string{"podman"}, find: command("podman"), only: []string{"docker TestPodman"}},
+	{name: "firefox", debian: []string{"firefox-esr"}, find: command("firefox-esr"), only: []string{"server/page TestNestingsInFirefox"}},
 }
 
 // made are the steps that need those programs. Each group is in the order in which its steps need

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,31 +15,10 @@ import (
 	"github.com/execbroker/execbroker/internal/waittest"
 )
 
-// listener counts who connects to it, by the paths of the requests.
+// listener keeps what it is told.
 type listener struct {
-	url  string
 	mu   sync.Mutex
 	seen []string
-}
-
-// listen starts a listener. It counts connections too: some payloads only connect.
-func listen(t *testing.T) *listener {
-	t.Helper()
-	l := &listener{}
-	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		l.add(r.URL.Path)
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		_, _ = io.WriteString(w, "here")
-	}))
-	h.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			l.add("connection")
-		}
-	}
-	h.Start()
-	t.Cleanup(h.Close)
-	l.url = h.URL
-	return l
 }
 
 func (l *listener) add(what string) {
@@ -56,9 +34,10 @@ func (l *listener) all() []string {
 }
 
 // A run shows a hundred payloads, and files have others. None reads the key, calls the API,
-// navigates or reaches a listener, even when the reader clicks on it.
+// navigates, connects to anything or asks for the address of a name, even when the reader clicks on
+// it.
 func TestHostile(t *testing.T) {
-	l := listen(t)
+	a := browsertest.Listen(t)
 	calls := &listener{} // of the API by payloads
 	url := serve(t, "backends: {local: {type: pyodide}}", func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +52,7 @@ func TestHostile(t *testing.T) {
 	for _, mime := range []string{"text/html", "image/svg+xml", "text/markdown"} {
 		for _, payload := range payloads[mime] {
 			n := len(all)
-			all = append(all, shown{mime, filled(payload, fmt.Sprintf("%s/%d", l.url, n), fmt.Sprintf("/v1/stats?hostile=%d", n))})
+			all = append(all, shown{mime, filled(payload, "http://"+a.Host(fmt.Sprint("p", n)), fmt.Sprintf("/v1/stats?hostile=%d", n))})
 		}
 	}
 	if len(all) < 100 {
@@ -87,9 +66,10 @@ func TestHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := enter(t, url, key)
+	p := a.Open(url)
+	signIn(p, key)
 	p.Eval("window.untouched = true")
-	execute(p, "import json\nfrom IPython.display import display\nlist = json.loads("+string(quoted)+")\nprint('<img src="+l.url+"/text>')\nfor p in list:\n    display({p['MIME']: p['Text']}, raw=True)\n"+
+	execute(p, "import json\nfrom IPython.display import display\nlist = json.loads("+string(quoted)+")\nprint('<img src=http://"+a.Host("text")+">')\nfor p in list:\n    display({p['MIME']: p['Text']}, raw=True)\n"+
 		"for name, kind in [('a.html', 'text/html'), ('b.svg', 'image/svg+xml'), ('c.md', 'text/markdown')]:\n    open(name, 'w').write('\\n'.join(p['Text'] for p in list if p['MIME'] == kind))\nopen('<img src=x onerror=alert(1)>', 'w').close()\n")
 	p.Until(fmt.Sprintf("document.querySelectorAll('.output .shown > *').length === %d", len(all)))
 	for _, name := range []string{"a.html", "b.svg", "c.md"} {
@@ -118,14 +98,18 @@ func TestHostile(t *testing.T) {
 		p.Click(at.X, at.Y)
 	}
 	p.Settle()
-	if got := append(l.all(), calls.all()...); len(got) > 0 {
-		t.Errorf("payloads reached %q", got)
+	if got := calls.all(); len(got) > 0 {
+		t.Errorf("payloads called %q", got)
 	}
 	if got, want := p.Eval("String(untouched) + location.href + document.title + sessionStorage.length"), "true"+url+"execbroker0"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 
-	// The same payloads reach the listener from a page that shows them as they are.
+	for _, name := range a.Reached(p) {
+		t.Errorf("a payload reached %s", name)
+	}
+
+	// The same payloads reach the attacker from a page that shows them as they are.
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{n}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -143,14 +127,10 @@ func TestHostile(t *testing.T) {
 	})
 	naive := httptest.NewServer(mux)
 	t.Cleanup(naive.Close)
-	browsertest.Open(t, naive.URL+"/")
-	reached := map[string]bool{}
+	a.Open(naive.URL + "/")
 	waittest.Until(t, "payloads work where nothing stops them", func() error {
-		for _, path := range l.all() {
-			reached[path] = true
-		}
-		if len(reached) < 50 {
-			return fmt.Errorf("only %d do", len(reached))
+		if names := a.Names(); len(names) < 50 {
+			return fmt.Errorf("only %q do", names)
 		}
 		return nil
 	})

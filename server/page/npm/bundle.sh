@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the files of ../static/npm of what package-lock.json pins. Each begins with the packages in
-# it, their hashes in the registry and their licence.
+# it, their hashes in the registry and their licences.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -r "$dir"' EXIT
@@ -10,14 +10,15 @@ for entry in ./*.mjs; do
   name=$(basename "$entry" .mjs)
   case $name in
   codemirror) of='^node_modules/(@codemirror/|@lezer/|@marijn/|crelt|style-mod|w3c-keyname)' licence=@codemirror/view ;;
-  marked) of='^node_modules/marked$' licence=marked ;;
+  markdown-it) of='^node_modules/(markdown-it|entities|linkify-it|mdurl|punycode.js|uc.micro)$' licence='markdown-it entities linkify-it mdurl punycode.js uc.micro' ;;
+  dompurify) of='^node_modules/dompurify$' licence=dompurify ;;
   esac
   banner=$(cd "$dir" && node -p '
     const [of, licence] = process.argv.slice(1), {readFileSync, readdirSync} = require("fs")
     const all = Object.entries(require("./package-lock.json").packages).filter(([name]) => new RegExp(of).test(name))
-    const text = readdirSync("node_modules/" + licence).find(name => /^licen[cs]e/i.test(name))
+    const text = name => readFileSync("node_modules/" + name + "/" + readdirSync("node_modules/" + name).find(file => /^licen[cs]e/i.test(file)), "utf8")
     all.map(([name, p]) => name.replace("node_modules/", "") + " " + p.version + " " + p.integrity).join("\n") +
-      "\n\n" + readFileSync("node_modules/" + licence + "/" + text, "utf8").replaceAll("*/", "* /")' "$of" "$licence")
+      "\n\n" + licence.split(" ").map(text).join("\n").replaceAll("*/", "* /")' "$of" "$licence")
   go run github.com/evanw/esbuild/cmd/esbuild@v0.28.2 "$dir/$name.mjs" --bundle --minify --target=es2022 --charset=utf8 \
     --format=esm --legal-comments=none --banner:js="/*! Bundled for execbroker from:
 $banner

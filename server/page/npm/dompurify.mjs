@@ -1,0 +1,2 @@
+// What the page uses of DOMPurify.
+export {default} from "dompurify"

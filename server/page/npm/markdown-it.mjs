@@ -1,0 +1,2 @@
+// What the page uses of markdown-it.
+export {default} from "markdown-it"

@@ -1,2 +1,0 @@
-// What the page uses of marked.
-export {parse} from "marked"
