@@ -61,8 +61,8 @@ export const upload = (method, path, data) => send(method, path, data, undefined
 // fetchFile returns the bytes of a file.
 export const fetchFile = async path => (await send("GET", path)).arrayBuffer()
 
-// splitter returns a function that takes pieces of a stream and returns the messages that end in each,
-// at an empty line. A message of many pieces is put together once.
+// splitter returns a function that takes pieces of a stream and returns the messages that end in
+// each, at an empty line. A message of many pieces is put together once.
 export function splitter() {
   let pieces = []
   return piece => {
