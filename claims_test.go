@@ -45,8 +45,14 @@ func TestClaimsAboutSecurity(t *testing.T) {
 }
 
 // What is said of this project beside others is shown by a page or by a test that exists.
-func TestClaimsBesideOthers(t *testing.T) {
-	const page = "docs/comparison.md"
+func TestClaimsBesideOthers(t *testing.T) { shownBy(t, "docs/comparison.md") }
+
+// Each line of what quotas reserve is shown by a test that exists.
+func TestClaimsAboutQuotas(t *testing.T) { shownBy(t, "docs/guides/quotas-and-costs.md") }
+
+// shownBy checks the tables of a page that have the column "Shown by".
+func shownBy(t *testing.T, page string) {
+	t.Helper()
 	shown := regexp.MustCompile("`([\\w/]+\\.Test\\w+)`|\\]\\(")
 	tests, claims, ours := newTests(), 0, false
 	for line := range strings.Lines(readFile(t, page)) {

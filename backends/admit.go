@@ -131,7 +131,7 @@ func (g *guard) take(ctx context.Context, accounts []account, u ledger.Use) (_ g
 					t.Void()
 				}
 			}
-			return nil, nil, g.refusal(ctx, accounts[i], err)
+			return nil, nil, g.refusal(ctx, accounts[i], err, errs[i+1:]...)
 		}
 	}
 	for i, a := range accounts {
@@ -140,12 +140,15 @@ func (g *guard) take(ctx context.Context, accounts []account, u ledger.Use) (_ g
 	return taken, notices, nil
 }
 
-// more reserves a further amount for what has been granted.
+// more reserves a further amount for what has been granted, for all accounts or none.
 func (g *guard) more(ctx context.Context, accounts []account, have grant, amount ledger.Amount) *executor.Error {
 	for i, t := range have {
 		soft, err := t.More(ctx, accounts[i].limits, amount)
 		g.warned(accounts[i], soft)
 		if err != nil {
+			for _, t := range have[:i] {
+				t.Return(amount)
+			}
 			return g.refusal(ctx, accounts[i], err)
 		}
 	}
@@ -166,8 +169,9 @@ func (g grant) spend(arm string, amount ledger.Amount) {
 	}
 }
 
-// refusal returns the error of an account that did not grant something.
-func (g *guard) refusal(ctx context.Context, a account, err error) *executor.Error {
+// refusal returns the error of an account that did not grant something. Other accounts may have
+// refused it too.
+func (g *guard) refusal(ctx context.Context, a account, err error, others ...error) *executor.Error {
 	var r *ledger.Refused
 	switch {
 	case errors.As(err, &r):
@@ -187,11 +191,25 @@ func (g *guard) refusal(ctx context.Context, a account, err error) *executor.Err
 		e = denied(d, "runs_per_minute: the subject has had %d runs within a minute; the next is possible in %v", r.Have, r.After.Round(time.Second))
 	default:
 		d.Quota, d.Renews = a.owner(), time.Now().Add(r.After)
-		e = denied(d, "quotas: %s", exceeded(a, r))
+		x := &exceededError{text: exceeded(a, r), left: r.Left}
+		for _, err := range others {
+			if o := (*ledger.Refused)(nil); errors.As(err, &o) && strings.HasPrefix(string(o.Rule), "quota-") {
+				x.left = ledger.Least(x.left, o.Left)
+			}
+		}
+		e = denied(d, "quotas: %w", x)
 	}
 	e.RetryAfter = r.After
 	return e
 }
+
+// exceededError says which quota is exceeded.
+type exceededError struct {
+	text string
+	left ledger.Amount // what the quotas that have refused would grant
+}
+
+func (e *exceededError) Error() string { return e.text }
 
 // owner says who has the quotas of an account, without naming a user.
 func (a account) owner() string {
@@ -203,17 +221,19 @@ func (a account) owner() string {
 
 // exceeded says which quota is exceeded, and when it begins anew.
 func exceeded(a account, r *ledger.Refused) string {
-	amount := func(n int64) string {
-		switch r.Rule {
-		case executor.RuleQuotaTime:
-			return fmt.Sprint(time.Duration(n)*time.Millisecond, " of run time")
-		case executor.RuleQuotaCost:
-			return "a cost of " + executor.Money(n).String()
-		}
-		return fmt.Sprint(n, " runs")
-	}
 	return fmt.Sprintf("%s has used or reserved %s of %s in this %s; the next %s begins in %v",
-		a.owner(), amount(r.Have), amount(r.Limit), r.Per, r.Per, r.After.Round(time.Second))
+		a.owner(), amount(r.Rule, r.Have), amount(r.Rule, r.Limit), r.Per, r.Per, r.After.Round(time.Second))
+}
+
+// amount says n in the unit of a quota.
+func amount(rule executor.Rule, n int64) string {
+	switch rule {
+	case executor.RuleQuotaTime:
+		return fmt.Sprint(time.Duration(n)*time.Millisecond, " of run time")
+	case executor.RuleQuotaCost:
+		return "a cost of " + executor.Money(n).String()
+	}
+	return fmt.Sprint(n, " runs")
 }
 
 // QuotaWarning says that something was granted beyond a soft quota.

@@ -170,6 +170,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 	key := armKey{assigned: backend}
 	var queued time.Duration
 	var seen *watched
+	var most ledger.Amount
 	defer func() {
 		if err == nil {
 			key.backend = s.Info().Handle.Backend
@@ -191,8 +192,20 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 			made.watching, made.cohort = watching{watched: seen, bad: bad}, group
 			made.shadow = b.shadows.candidate(t, key, spec, s)
 			made.first.Store(true)
-			made.begin(arm, spec.Attributes, took, b.prices(t, key.backend))
-			made.created()
+			born := made.Session.Info().Created // of a warm one, before it was asked for
+			if asked := a.Time.Add(queued); born.Before(asked) {
+				born, made.meter.before = asked, true
+			}
+			if now := time.Now(); born.After(now) { // by the clock of the provider
+				born = now
+			}
+			made.begin(arm, spec.Attributes, took, b.prices(t, key.backend), t.members[key.backend].Info().Grace, born)
+			if refused := made.created(ctx, most); refused != nil {
+				refused.Op, refused.Backend = "create", t.info().Name
+				s, err = nil, refused
+				made.over(refused)
+			}
+			made.billing.Store(false)
 		case turn:
 			arm.turn(nil, err, took)
 		case key.route != "": // acquired counts the turn
@@ -219,7 +232,8 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 	refused := r.packages(a.Packages...)
 	var held grant
 	if refused == nil && len(accounts) > 0 {
-		held, _, refused = b.guard.take(ctx, accounts, ledger.Use{Session: true, Amount: ledger.Amount{Cost: b.dearest(t, spec)}})
+		most = b.dearest(t, spec)
+		held, _, refused = b.guard.take(ctx, accounts, ledger.Use{Session: true, Amount: most})
 	}
 	if refused != nil {
 		refused.Op, refused.Backend = "create", t.info().Name
@@ -231,7 +245,9 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		held.end("", ledger.Amount{})
 		return nil, err
 	}
-	return &session{Session: x, b: b, subject: spec.Subject, born: time.Now(), accounts: accounts, held: held}, nil
+	made := &session{Session: x, b: b, subject: spec.Subject, born: time.Now(), accounts: accounts, held: held}
+	made.billing.Store(true)
+	return made, nil
 }
 
 // Attach implements executor.Executor. It uses the backend and the subject of the handle.
@@ -256,10 +272,12 @@ func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ ex
 		a.closing(nil, err)
 		b.audit(a)
 	}()
+	m := b.removedMember(t, h)
 	var x executor.Session
-	if m := b.removedMember(t, h); m != nil {
+	if m != nil {
 		x, err = m.Attach(ctx, h)
 	} else {
+		m = t.members[h.Backend]
 		x, err = t.attach(ctx, h)
 	}
 	if err != nil {
@@ -267,10 +285,13 @@ func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ ex
 	}
 	a.Origin.Backend = h.Backend
 	s := &session{Session: x, b: b, subject: a.Subject, born: time.Now()}
+	s.billing.Store(true)
+	s.meter.before = true
 	prices := b.prices(t, h.Backend)
 	prices.Creation = 0 // it has been paid
-	s.begin(b.collector.arm(armKey{route, assigned, h.Backend}), a.Attributes, time.Since(a.Time), prices)
+	s.begin(b.collector.arm(armKey{route, assigned, h.Backend}), a.Attributes, time.Since(a.Time), prices, m.Info().Grace, time.Now())
 	s.attached()
+	s.billing.Store(false)
 	return s, nil
 }
 

@@ -6,23 +6,24 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/execbroker/execbroker/backends/internal/ledger"
 	"github.com/execbroker/execbroker/executor"
 )
 
-// files audits what users upload to a session and download from it.
+// files counts and audits what users upload to a session and download from it.
 type files struct {
 	executor.Files
-	s *session
+	s     *session
+	quiet bool // no audit
 }
 
 // Write implements executor.Files.
 func (f *files) Write(ctx context.Context, name string, r io.Reader, mode fs.FileMode) error {
 	a := Audit{Op: "upload", File: name}
 	f.s.opening(&a)
-	n := &counter{r: r}
-	err := f.Files.Write(ctx, name, n, mode)
-	f.s.finish(a, n.n, err)
+	t := f.s.transfer(ctx, "files.write")
+	err := f.Files.Write(ctx, name, &input{r: r, t: t}, mode)
+	err = t.refusal(err)
+	f.finish(a, t, err)
 	return err
 }
 
@@ -30,53 +31,53 @@ func (f *files) Write(ctx context.Context, name string, r io.Reader, mode fs.Fil
 func (f *files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	a := Audit{Op: "download", File: name}
 	f.s.opening(&a)
-	r, err := f.Files.Read(ctx, name)
+	t := f.s.transfer(ctx, "files.read")
+	_, err := t.reserve(1) // before the backend reads ahead
+	var r io.ReadCloser
+	if err == nil {
+		r, err = f.Files.Read(ctx, name)
+	}
 	if err != nil {
-		f.s.finish(a, 0, err)
+		f.finish(a, t, err)
 		return nil, err
 	}
-	return &download{counter: counter{r: r}, c: r, f: f, a: a}, nil
+	return &download{output: output{r: r, t: t}, c: r, f: f, a: a}, nil
 }
 
-func (s *session) finish(a Audit, n int64, err error) {
-	a.FileBytes, a.Cost = n, s.meter.prices.Bytes(n)
-	if a.Cost > 0 {
-		s.charge(s.held, false, ledger.Amount{Cost: a.Cost}, a.Cost)
-	}
+// finish settles and audits a transfer.
+func (f *files) finish(a Audit, t *transfer, err error) {
+	a.FileBytes, a.Cost = t.settle()
 	a.closing(nil, err)
-	s.b.audit(a)
-}
-
-// counter counts the bytes that are read through it.
-type counter struct {
-	r   io.Reader
-	n   int64
-	err error // the last error other than io.EOF
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	if err != nil && err != io.EOF {
-		c.err = err
+	if !f.quiet {
+		f.s.b.audit(a)
 	}
-	return n, err
 }
 
 // download is a file that a user reads.
 type download struct {
-	counter
+	output
 	c    io.Closer
 	f    *files
 	a    Audit
+	err  error // the last error of Read other than io.EOF
 	done bool
 }
 
+// Read implements io.Reader.
+func (d *download) Read(p []byte) (int, error) {
+	n, err := d.output.Read(p)
+	if err != nil && err != io.EOF {
+		d.err = err
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
 func (d *download) Close() error {
 	err := d.c.Close()
 	if !d.done {
 		d.done = true
-		d.f.s.finish(d.a, d.n, cmp.Or(d.err, err))
+		d.f.finish(d.a, d.t, cmp.Or(d.err, err))
 	}
 	return err
 }

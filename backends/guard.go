@@ -46,8 +46,8 @@ const defaultShare = 0.1
 
 // A Quota limits what sessions use in a period, which begins anew at the full hour, at midnight or
 // on the first of the month, in UTC. At least one of Runs, Time and Cost is required. What a run
-// may come to at most is reserved before it begins, and what it has not used is given back. The
-// time of a run is from its start to its end.
+// may come to at most, with the time to stop it, is reserved before it begins, and what bytes cost
+// before they pass. What is not used is given back. The time of a run is from its start to its end.
 type Quota struct {
 	// By says who has the quota: each subject ("subject", the default), or all sessions
 	// together that have the same value of an attribute, by its name. A session without the
@@ -125,6 +125,11 @@ func packageName(l executor.Language, text string) (string, error) {
 	}
 	r, err := requirement.Parse(text)
 	return r.Name, err
+}
+
+// limitsTime reports whether a quota counts the time of runs.
+func (g Guard) limitsTime() bool {
+	return slices.ContainsFunc(g.Quotas, func(q Quota) bool { return q.Time > 0 })
 }
 
 // needsWallTime reports whether a quota bounds what a run without a wall time could exceed.

@@ -145,30 +145,30 @@ func TestCosts(t *testing.T) {
 		time.Sleep(10 * time.Second) // for 0.01 + 0.5 * 0.02 + 0.25 * 0.04 = 0.03 a second
 		says("0.8")
 		r, err := s.Run(w.Context(), executor.Request{Code: "sleep(2000)"}, nil)
-		if err != nil || r.Usage.Cost.String() != "0.16" {
+		if err != nil || r.Usage.Cost.String() != "0.16001" { // 1,024 for 2^30 bytes, of which the code has 11
 			w.Errorf("got %+v and %v", r, err)
 		}
-		says("0.96")
+		says("0.96001")
 		if err := s.Files().Write(w.Context(), "x", strings.NewReader(strings.Repeat("x", 1024)), 0o600); err != nil {
 			w.Error(err)
 		}
-		says("0.960977") // 1,024 for 2^30 bytes
+		says("0.960987")
 		time.Sleep(100 * time.Second)
-		says("3.960977")
+		says("3.960987")
 		s.Close()
 		time.Sleep(time.Hour)
-		if got := b.Stats().Arms[0].Cost.String(); got != "3.960977" {
+		if got := b.Stats().Arms[0].Cost.String(); got != "3.960987" {
 			w.Errorf("got %s", got)
 		}
 		var costs []string
 		for _, a := range log {
 			costs = append(costs, a.Op+" "+a.Cost.String())
 		}
-		if got := strings.Join(costs, ", "); got != "create 0, run 0.16, upload 0.000977, end 3.960977" {
+		if got := strings.Join(costs, ", "); got != "create 0, run 0.16001, upload 0.000977, end 3.960987" {
 			w.Errorf("got %s", got)
 		}
 		rows, err := b.Usage(w.Context(), time.Now().Add(-24*time.Hour), time.Now())
-		if err != nil || len(rows) != 1 || rows[0].Account != "subject=u" || rows[0].Route != "default" || rows[0].Backend != "a" || rows[0].Runs != 1 || rows[0].Cost.String() != "3.960977" || time.Duration(rows[0].Time) != 2*time.Second {
+		if err != nil || len(rows) != 1 || rows[0].Account != "subject=u" || rows[0].Route != "default" || rows[0].Backend != "a" || rows[0].Runs != 1 || rows[0].Cost.String() != "3.960987" || time.Duration(rows[0].Time) != 2*time.Second {
 			w.Errorf("got %+v and %v", rows, err)
 		}
 	})
@@ -178,7 +178,7 @@ func TestCosts(t *testing.T) {
 // sessions are ended before they exceed it.
 func TestCostLimit(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
-		b := w.open(priced + "guard: {quotas: [{per: month, cost: 20}]}")
+		b := w.open(strings.Replace(priced, "gib: 1024", "gib: 1", 1) + "guard: {quotas: [{per: month, cost: 20}]}")
 		defer w.close(b)
 		s := w.create(b, executor.Spec{Subject: "u", MaxRun: executor.RunLimits{WallTime: time.Hour}})
 		if _, err := s.Run(w.Context(), executor.Request{Code: "sleep(1000)", Limits: executor.RunLimits{WallTime: 2 * time.Minute}}, nil); err != nil {

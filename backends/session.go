@@ -53,6 +53,7 @@ type session struct {
 	held       grant                             // the session, and what it may cost
 	meter      meter
 	known      atomic.Pointer[knownAccounts]
+	billing    atomic.Bool // somebody bills it, or it is not ready yet
 	watching   watching
 	cohort     *cohort      // nil: the session is not counted
 	first      atomic.Bool  // no run has begun since the session was created
@@ -62,9 +63,11 @@ type session struct {
 }
 
 // begin adds the session to the statistics. The time to get the session is part of the first turn.
-func (s *session) begin(a *arm, attributes map[string]string, took time.Duration, prices driver.Prices) {
+// It is billed from born on.
+func (s *session) begin(a *arm, attributes map[string]string, took time.Duration, prices driver.Prices, grace time.Duration, born time.Time) {
 	s.arm = a
-	s.meter.prices, s.meter.limits, s.meter.born, s.meter.free = prices, s.Session.Info().Limits, time.Now(), prices == driver.Prices{}
+	s.meter.prices, s.meter.limits, s.meter.grace = prices, s.Session.Info().Limits, grace
+	s.meter.born, s.meter.free = born, prices == driver.Prices{}
 	s.attributes.Store(&attributes)
 	s.spent.Store(int64(took))
 	a.began(s)
@@ -84,7 +87,9 @@ func (s *session) As(target any) bool {
 }
 
 // KeeperFiles returns the files without the audit: see sessions.Keeper.
-func (s *session) KeeperFiles() executor.Files { return s.shadow.files(s.Session.Files()) }
+func (s *session) KeeperFiles() executor.Files {
+	return &files{Files: s.shadow.files(s.Session.Files()), s: s, quiet: true}
+}
 
 // KeeperRun is Run, but not a turn: see sessions.Keeper.
 func (s *session) KeeperRun(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
@@ -106,7 +111,38 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 		return i, err
 	}
 	s.cost.Store(int64(s.meter.cost()))
+	s.leftover(i.CPU)
 	return s.mark(i), nil
+}
+
+// leftover charges the processor time of what runs have left running, as time of runs.
+func (s *session) leftover(cpu time.Duration) {
+	r := s.b.guard.rules()
+	if !r.limitsTime() {
+		return
+	}
+	a := ledger.Amount{Time: s.meter.leftover(cpu)}
+	if a.Time == 0 {
+		return
+	}
+	for _, of := range s.accountsNow(r) {
+		s.b.guard.ledger.Add(of.name, ledger.Use{}).End(s.arm.name, a)
+	}
+}
+
+// lastLook is how long the end of a session waits for the processor time of its sandbox.
+const lastLook = 2 * time.Second
+
+// look reads the processor time before the sandbox ends. If it does not answer, nobody knows.
+func (s *session) look() {
+	if !s.b.guard.rules().limitsTime() || !s.meter.used() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastLook)
+	defer cancel()
+	if i, err := s.Session.Refresh(ctx); err == nil {
+		s.leftover(i.CPU)
+	}
 }
 
 func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
@@ -143,12 +179,12 @@ const opCheckpoint = "checkpoint"
 func (s *session) running(ctx context.Context, op string, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
 	a := Audit{Op: op, Run: req.ID, Language: s.language(req.Language)}
 	a.CodeSHA256, a.CodeBytes = code(req)
-	wall := cmp.Or(req.Limits.WallTime, s.Session.Info().Run.WallTime)
-	return s.run(ctx, a, wall, func() (*executor.Result, error) {
-		req, seen := s.shadow.running(s, req, wall)
-		res, err := s.Session.Run(ctx, req, emit)
+	limits := req.Limits.Or(s.Session.Info().Run)
+	return s.run(ctx, a, s.meter.stopped(limits.WallTime), s.meter.mostBytes(req, a.CodeBytes, limits), func() (*executor.Result, int64, error) {
+		req, seen := s.shadow.running(s, req, limits.WallTime)
+		res, n, err := s.passing(ctx, req, emit)
 		seen.ended(res, err)
-		return res, err
+		return res, n + int64(a.CodeBytes), err
 	})
 }
 
@@ -164,7 +200,9 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	named := p
 	named.Language = s.Session.Info().Capabilities.Interpreter(s.language(p.Language))
 	a := Audit{Op: "install", Language: named.Language, Packages: []executor.Packages{named}}
-	return s.run(ctx, a, installTime, func() (res *executor.Result, err error) {
+	n := int64(0)
+	emit = s.meter.counted(emit, &n)
+	return s.run(ctx, a, installTime, executor.DefaultOutputBytes, func() (res *executor.Result, _ int64, err error) {
 		err = s.shadow.operation(leftError, func() error {
 			res, err = s.Session.Install(ctx, p, emit)
 			return err
@@ -177,7 +215,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 				return err
 			}}, ""
 		})
-		return res, err
+		return res, n, err
 	})
 }
 
@@ -188,7 +226,11 @@ func (s *session) Dial(ctx context.Context, port int) (executor.Conn, error) {
 	c, err := s.Session.Dial(ctx, port)
 	a.closing(nil, err)
 	s.b.audit(a)
-	return c, err
+	if err != nil || s.meter.prices.GiB == 0 {
+		return c, err
+	}
+	ctx = context.WithoutCancel(ctx) // its end does not end the connection
+	return &conn{c, s.transfer(ctx, "dial"), s.transfer(ctx, "dial")}, nil
 }
 
 // language returns the language that an empty Language of a request means.
@@ -202,8 +244,9 @@ func (s *session) language(l executor.Language) executor.Language {
 // installTime is what is reserved for an installation: the most that adapters grant it by default.
 const installTime = 10 * time.Minute
 
-// run admits, counts and audits a run of at most wall.
-func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func() (*executor.Result, error)) (res *executor.Result, err error) {
+// run admits, counts and audits a run that takes at most so long and passes at most so many bytes.
+// do returns how many it has passed.
+func (s *session) run(ctx context.Context, a Audit, most time.Duration, bytes int64, do func() (*executor.Result, int64, error)) (res *executor.Result, err error) {
 	h := s.Session.Info().Handle
 	s.opening(&a)
 	turn := !s.own && a.Op != opCheckpoint
@@ -228,24 +271,24 @@ func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func(
 		a.closing(res, err)
 		s.b.audit(a)
 	}()
-	taken, notices, refused := s.admit(ctx, a, wall)
+	taken, notices, refused := s.admit(ctx, a, most, bytes)
 	if refused != nil {
 		refused.Op, refused.Backend, refused.Session = a.Op, h.Backend, h.Session
 		return nil, refused
 	}
 	s.meter.run(1)
 	began := time.Now()
-	res, err = do()
+	res, n, err := do()
 	s.meter.run(-1)
-	a.Cost = s.settle(taken, began, res, err)
+	a.Cost = s.settle(taken, began, n, res, err)
 	if res != nil {
 		res.Notices = append(res.Notices, notices...)
 	}
 	return res, err
 }
 
-// admit asks the guard for a run of at most wall. notices are for the user.
-func (s *session) admit(ctx context.Context, a Audit, wall time.Duration) (taken grant, notices []string, refused *executor.Error) {
+// admit asks the guard for a run. notices are for the user.
+func (s *session) admit(ctx context.Context, a Audit, most time.Duration, bytes int64) (taken grant, notices []string, refused *executor.Error) {
 	r := s.b.guard.rules()
 	if err := r.code(a.CodeBytes); err != nil {
 		return nil, nil, err
@@ -260,31 +303,41 @@ func (s *session) admit(ctx context.Context, a Audit, wall time.Duration) (taken
 	case s.meter.free && len(r.Quotas) == 0: // only the numbers of runs are limited
 		return s.b.guard.take(ctx, accounts, ledger.Use{Run: true})
 	}
-	if wall < 0 {
+	if most < 0 {
 		if r.needsWallTime() {
 			return nil, nil, denied(executor.Denial{Rule: executor.RuleQuotaTime}, "quotas: a run without a wall time cannot be granted, because its time or cost has no bound")
 		}
-		wall = 0
+		most = 0
 	}
-	return s.b.guard.take(ctx, accounts, ledger.Use{Run: true, Amount: s.meter.most(wall)})
+	taken, notices, refused = s.b.guard.take(ctx, accounts, ledger.Use{Run: true, Amount: s.meter.most(most, bytes)})
+	if refused != nil {
+		s.meter.advise(refused, a.Op, most, bytes)
+	}
+	return taken, notices, refused
 }
 
-// settle counts what a run has come to, and returns its cost.
-func (s *session) settle(taken grant, began time.Time, res *executor.Result, err error) executor.Money {
+// settle counts what a run has come to, and returns its cost. It has passed n bytes.
+func (s *session) settle(taken grant, began time.Time, n int64, res *executor.Result, err error) executor.Money {
 	if s.meter.free && len(s.b.guard.rules().Quotas) == 0 {
 		taken.end(s.arm.name, ledger.Amount{})
 		return 0
 	}
 	now := time.Now()
-	due := ledger.Amount{Cost: s.meter.due()} // also what the session has cost before the run
+	due := ledger.Amount{Cost: s.meter.due()}
 	cost := s.meter.between(began, now)
+	if idle := due.Cost - cost; idle > 0 && len(s.held) > 0 { // before the run, which has its own reservation
+		s.charge(s.held, false, ledger.Amount{Cost: idle}, 0)
+		s.meter.spent(idle)
+		due.Cost = cost
+	}
 	var price executor.Money
 	if res != nil || ran(err) != executor.RanNo {
 		due.Runs, due.Time = 1, now.Sub(began)
 		if res != nil {
 			due.Time = min(due.Time, res.Duration)
 		}
-		price = s.meter.prices.Runs(1)
+		price = s.meter.prices.Runs(1) + s.meter.traffic(n)
+		s.meter.ran(due.Time)
 	}
 	due.Cost += price
 	s.charge(taken, true, due, price)
@@ -302,6 +355,7 @@ func (s *session) opening(a *Audit) {
 
 // Detach implements executor.Session.
 func (s *session) Detach() error {
+	s.look()
 	err := s.Session.Detach()
 	if err == nil || errors.Is(err, executor.ErrClosed) {
 		s.end()
@@ -311,6 +365,7 @@ func (s *session) Detach() error {
 
 // Close implements executor.Session.
 func (s *session) Close() error {
+	s.look()
 	defer s.end()
 	return s.Session.Close()
 }

@@ -91,6 +91,13 @@ func (r *repetition) step(ctx context.Context, st step) (why string) {
 		return r.run(ctx, *st.run)
 	}
 	r.example.step(st.file)
+	if cost := r.meter.passing(st.size); cost > 0 {
+		taken, err := r.take(ctx, ledger.Use{Amount: ledger.Amount{Cost: cost}})
+		if err != nil {
+			return leftBy(err)
+		}
+		defer func() { taken.End(r.arm(), ledger.Amount{Cost: r.meter.traffic(st.size)}) }()
+	}
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	switch err := st.do(ctx, r.x); {
@@ -129,7 +136,7 @@ func (r *repetition) create(ctx context.Context, first *pastRun) (why string) {
 	}
 	r.x, err = r.m.Create(ctx, spec)
 	if err == nil {
-		r.meter.prices, r.meter.limits, r.meter.born = prices, r.x.Info().Limits, time.Now()
+		r.meter.prices, r.meter.limits, r.meter.grace, r.meter.born = prices, r.x.Info().Limits, r.m.Info().Grace, time.Now()
 		a.Origin.Session = r.x.Info().Handle.Session
 	}
 	a.closing(nil, err)
@@ -152,7 +159,9 @@ func (r *repetition) run(ctx context.Context, past pastRun) (why string) {
 	a := r.audit("run")
 	a.Language = past.language
 	a.CodeSHA256, a.CodeBytes = code(past.req)
-	taken, err := r.take(ctx, ledger.Use{Run: true, Amount: r.meter.most(past.wall)})
+	passed := int64(a.CodeBytes + len(past.stdin))
+	most := r.meter.mostBytes(past.req, int(passed), past.req.Limits.Or(r.x.Info().Run))
+	taken, err := r.take(ctx, ledger.Use{Run: true, Amount: r.meter.most(r.meter.stopped(past.wall), most)})
 	if err != nil {
 		return leftBy(err)
 	}
@@ -171,11 +180,11 @@ func (r *repetition) run(ctx context.Context, past pastRun) (why string) {
 	bounded, cancel := context.WithTimeout(ctx, past.wall+runGrace)
 	defer cancel()
 	began := time.Now()
-	res, err := r.x.Run(bounded, req, nil)
+	res, err := r.x.Run(bounded, req, r.meter.counted(nil, &passed))
 	took := time.Since(began)
 	price := executor.Money(0)
 	if res != nil || ran(err) != executor.RanNo {
-		price = r.meter.prices.Runs(1)
+		price = r.meter.prices.Runs(1) + r.meter.traffic(passed)
 	}
 	a.Cost = r.meter.between(began, began.Add(took)) + price
 	taken.End(r.arm(), ledger.Amount{Runs: 1, Time: took, Cost: r.meter.due() + price})

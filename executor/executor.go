@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // Workdir is the working directory of every interpreter and command.
@@ -65,4 +66,7 @@ type Info struct {
 	// pool can keep suspended ones. It is not a Feature, because nothing in the contract requires
 	// it and the suite does not check it.
 	Suspends bool `json:"suspends,omitempty"`
+	// Grace is how long a run may take beyond its wall time, for the sandbox to stop the code. Zero
+	// means that it is not known, or that it differs between the backends of a broker.
+	Grace time.Duration `json:"grace_ns,omitempty"`
 }

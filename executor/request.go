@@ -87,7 +87,7 @@ type Request struct {
 type ArtifactRequest struct {
 	Globs    []string `json:"globs,omitempty"`     // as in path.Match, relative to Workdir or with an absolute name of it in front, "**" for any depth; empty: all
 	MaxFiles int      `json:"max_files,omitempty"` // default 100
-	MaxBytes int64    `json:"max_bytes,omitempty"` // of all contents together; default 32 MiB
+	MaxBytes int64    `json:"max_bytes,omitempty"` // of all contents together; default DefaultArtifactBytes, 32 MiB
 	Contents bool     `json:"contents,omitempty"`  // fill Artifact.Data
 }
 

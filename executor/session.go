@@ -115,6 +115,7 @@ type SessionInfo struct {
 	Run          RunLimits         `json:"run"`                   // default limits of its runs, in force
 	MaxRun       RunLimits         `json:"max_run"`               // highest limits of its runs, in force
 	Capabilities Capabilities      `json:"capabilities,omitzero"` // of this session and its languages only; empty in a listing
+	CPU          time.Duration     `json:"cpu_ns,omitempty"`      // processor time of everything in the sandbox until the last Refresh; zero: not known
 	Cost         Money             `json:"cost,omitempty"`        // that this holder caused until the last Refresh, if a broker knows prices
 }
 

@@ -4,10 +4,11 @@ import "time"
 
 // The defaults, the same on every backend.
 const (
-	DefaultWallTime    = 30 * time.Second // RunLimits.WallTime
-	DefaultOutputBytes = 16 << 20         // RunLimits.OutputBytes
-	DefaultKeep        = 1 << 20          // Request.Keep
-	DefaultIdleTTL     = time.Hour        // Spec.IdleTTL
+	DefaultWallTime      = 30 * time.Second // RunLimits.WallTime
+	DefaultOutputBytes   = 16 << 20         // RunLimits.OutputBytes
+	DefaultKeep          = 1 << 20          // Request.Keep
+	DefaultArtifactBytes = 32 << 20         // ArtifactRequest.MaxBytes
+	DefaultIdleTTL       = time.Hour        // Spec.IdleTTL
 )
 
 // ReservedPrefix begins the label keys that only this library may use.

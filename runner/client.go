@@ -369,7 +369,7 @@ func (c *client) Suspend(ctx context.Context) error {
 // Status asks the runner. It does not count as use.
 func (c *client) Status(ctx context.Context) (status, error) {
 	m, err := c.ask(ctx, wire.Map{"op": "status"})
-	return status{Expires: expires(m.Int("left")), Runs: int(m.Int("runs"))}, err
+	return status{Expires: expires(m.Int("left")), Runs: int(m.Int("runs")), CPU: time.Duration(max(0, m.Int("cpu")))}, err
 }
 
 // AddPaths adds directories to Config.Paths, also for interpreters that are running: they see them

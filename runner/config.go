@@ -164,6 +164,7 @@ type hello struct {
 
 // status is what a runner does now.
 type status struct {
-	Expires time.Time // as in Info
-	Runs    int       // in progress, whoever's
+	Expires time.Time     // as in Info
+	Runs    int           // in progress, whoever's
+	CPU     time.Duration // that all processes of the sandbox have used
 }

@@ -287,7 +287,7 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	if err != nil {
 		return info, s.explain(ctx, classified(ctx, err))
 	}
-	info.State, info.Expires = executor.SessionRunning, st.Expires
+	info.State, info.Expires, info.CPU = executor.SessionRunning, st.Expires, st.CPU
 	return info, nil
 }
 

@@ -38,7 +38,7 @@ type Prices struct {
 	CPUSecond Price `json:"cpu_second,omitempty"` // of each processor that the sandbox has
 	GiBSecond Price `json:"gib_second,omitempty"` // of each GiB of memory that the sandbox has
 	Run       Price `json:"run,omitempty"`        // or installation
-	GiB       Price `json:"gib,omitempty"`        // of files that are uploaded or downloaded
+	GiB       Price `json:"gib,omitempty"`        // that goes into a sandbox or comes out of it: files, artifacts, code, input and output of runs, ports
 	// CPUs and MemoryBytes are what is paid for if the limits of a session do not say it.
 	CPUs        float64 `json:"cpus,omitempty"`
 	MemoryBytes int64   `json:"memory_bytes,omitempty"`

@@ -24,15 +24,12 @@ type Changed struct {
 	ModTime time.Time
 }
 
-// The defaults of executor.ArtifactRequest.
-const (
-	defaultArtifactFiles = 100
-	defaultArtifactBytes = 32 << 20
-)
+// defaultArtifactFiles is the default of executor.ArtifactRequest.
+const defaultArtifactFiles = 100
 
 // artifactLimits returns the limits of r, with their defaults.
 func artifactLimits(r *executor.ArtifactRequest) (files int, contents int64) {
-	return cmp.Or(r.MaxFiles, defaultArtifactFiles), cmp.Or(r.MaxBytes, defaultArtifactBytes)
+	return cmp.Or(r.MaxFiles, defaultArtifactFiles), cmp.Or(r.MaxBytes, executor.DefaultArtifactBytes)
 }
 
 // sniffLen is how much of a file http.DetectContentType looks at.

@@ -33,7 +33,7 @@ func New(b Backend, env Env, opts Options) (executor.Executor, error) {
 	env.Name = cmp.Or(env.Name, opts.Type)
 	x := &exec{b: b, env: env, log: env.Log.With("backend", env.Name), o: opts, live: map[*session]bool{}}
 	x.left = leftovers{timeout: opts.CleanupTimeout, stop: make(chan struct{})}
-	x.info = executor.Info{Name: env.Name, Type: opts.Type, Capabilities: b.Capabilities, Suspends: opts.Suspends}
+	x.info = executor.Info{Name: env.Name, Type: opts.Type, Capabilities: b.Capabilities, Suspends: opts.Suspends, Grace: opts.Grace}
 	if err := x.check(); err != nil {
 		return nil, err
 	}

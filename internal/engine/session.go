@@ -60,6 +60,7 @@ func (s *session) setInfo(i executor.SessionInfo) executor.SessionInfo {
 	i.State = cmp.Or(i.State, executor.SessionRunning)
 	i.Template = cmp.Or(i.Template, b.Template)
 	i.Limits = cmp.Or(i.Limits, b.Limits)
+	i.CPU = max(i.CPU, b.CPU)
 	i.Aliases = s.names
 	i.Instance = s.reserved[LabelInstance]
 	if i.Expires.IsZero() {

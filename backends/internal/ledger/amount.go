@@ -22,6 +22,11 @@ func (a Amount) less(b Amount) Amount {
 	return Amount{max(a.Runs-b.Runs, 0), max(a.Time-b.Time, 0), max(a.Cost-b.Cost, 0)}
 }
 
+// Least returns the lower fields of a and b.
+func Least(a, b Amount) Amount {
+	return Amount{min(a.Runs, b.Runs), min(a.Time, b.Time), min(a.Cost, b.Cost)}
+}
+
 // A Period is the time after which a Quota begins anew, in UTC.
 type Period string
 
@@ -82,6 +87,7 @@ type Refused struct {
 	Per         Period        // of a quota
 	Soft        bool          // the limit did not refuse: it was only to be told
 	After       time.Duration // when the answer may be another; 0: not known
+	Left        Amount        // what the quotas of the account would grant now; a field that none limits is the highest number
 }
 
 // Error implements error. The callers have better words.

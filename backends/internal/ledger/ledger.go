@@ -290,16 +290,12 @@ func (t *Taken) Spend(arm string, a Amount) {
 // spend is Spend. The caller has locked the account.
 func (t *Taken) spend(arm string, a Amount) {
 	s := &t.a.own
-	s.Reserved = s.Reserved.less(least(a, t.use.Amount))
+	s.Reserved = s.Reserved.less(Least(a, t.use.Amount))
 	t.use.Amount = t.use.Amount.less(a)
-	paid := least(a, t.ahead)
+	paid := Least(a, t.ahead)
 	t.ahead = t.ahead.less(paid)
 	s.spend(arm, a.less(paid), time.Now())
 	t.a.dirty = true
-}
-
-func least(a, b Amount) Amount {
-	return Amount{min(a.Runs, b.Runs), min(a.Time, b.Time), min(a.Cost, b.Cost)}
 }
 
 // Keep gives back what is reserved beyond rest.
@@ -307,6 +303,14 @@ func (t *Taken) Keep(rest Amount) {
 	t.a.mu.Lock()
 	defer t.a.mu.Unlock()
 	t.giveBack(t.use.Amount.less(rest))
+	t.l.start(t.a)
+}
+
+// Return gives back a part of what is reserved.
+func (t *Taken) Return(a Amount) {
+	t.a.mu.Lock()
+	defer t.a.mu.Unlock()
+	t.giveBack(Least(a, t.use.Amount))
 	t.l.start(t.a)
 }
 

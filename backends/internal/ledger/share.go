@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -209,22 +210,44 @@ func (v view) admit(l Limits, u Use, now time.Time) (refused *Refused, soft []*R
 		i := slices.Index(Periods[:], q.Per)
 		used := v.used(i, now)
 		for _, c := range []struct {
-			rule             executor.Rule
-			most, have, more int64
+			rule                   executor.Rule
+			most, have, more, unit int64
 		}{
-			{executor.RuleQuotaRuns, q.Most.Runs, used.Runs, u.Amount.Runs},
-			{executor.RuleQuotaTime, q.Most.Time.Milliseconds(), used.Time.Milliseconds(), u.Amount.Time.Milliseconds()},
-			{executor.RuleQuotaCost, int64(q.Most.Cost), int64(used.Cost), int64(u.Amount.Cost)},
+			{executor.RuleQuotaRuns, q.Most.Runs, used.Runs, u.Amount.Runs, 1},
+			{executor.RuleQuotaTime, int64(q.Most.Time), int64(used.Time), int64(u.Amount.Time), int64(time.Millisecond)},
+			{executor.RuleQuotaCost, int64(q.Most.Cost), int64(used.Cost), int64(u.Amount.Cost), 1},
 		} {
-			if c.most == 0 || c.more == 0 || c.have+c.more <= c.most {
+			if c.most == 0 || c.more == 0 || c.more <= c.most-c.have {
 				continue
 			}
-			r := &Refused{Rule: c.rule, Limit: c.most, Have: c.have, Per: q.Per, Soft: q.Soft, After: q.Per.End(now).Sub(now)}
+			r := &Refused{Rule: c.rule, Limit: c.most / c.unit, Have: c.have / c.unit, Per: q.Per, Soft: q.Soft, After: q.Per.End(now).Sub(now)}
 			if !q.Soft {
+				r.Left = v.left(l, now)
 				return r, nil
 			}
 			soft = append(soft, r)
 		}
 	}
 	return nil, soft
+}
+
+// left returns what all quotas that are not soft would grant.
+func (v view) left(l Limits, now time.Time) Amount {
+	left := Amount{math.MaxInt64, math.MaxInt64, math.MaxInt64}
+	for _, q := range l.Quotas {
+		if q.Soft {
+			continue
+		}
+		rest := q.Most.less(v.used(slices.Index(Periods[:], q.Per), now))
+		if q.Most.Runs > 0 {
+			left.Runs = min(left.Runs, rest.Runs)
+		}
+		if q.Most.Time > 0 {
+			left.Time = min(left.Time, rest.Time)
+		}
+		if q.Most.Cost > 0 {
+			left.Cost = min(left.Cost, rest.Cost)
+		}
+	}
+	return left
 }

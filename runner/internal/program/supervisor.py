@@ -528,7 +528,7 @@ class Supervisor:
                 run.resize(size(m))
             Task(holder, stream).reply(DONE, {})
         elif op == "status":
-            Task(holder, stream).reply(DONE, {"left": self.left_ns(), "runs": len(self.runs)})
+            Task(holder, stream).reply(DONE, {"left": self.left_ns(), "runs": len(self.runs), "cpu": consumed(Table().below({os.getpid()}))})
         elif op == "keepalive":
             self.idle = max(get(m, "idle", int, 0), 1)
             self.used()
