@@ -93,7 +93,7 @@ guard:
 			w.Error(err)
 		}
 		// Time is reserved by the wall time, and given back.
-		free := executor.Spec{Subject: "carol", Attributes: map[string]string{"plan": "free"}, Run: executor.RunLimits{WallTime: 40 * time.Minute}, MaxRun: executor.RunLimits{WallTime: executor.NoLimit}}
+		free := executor.Spec{Subject: "carol", Attributes: map[string]string{"plan": "free"}, Run: executor.RunLimits{WallTime: 39 * time.Minute}, MaxRun: executor.RunLimits{WallTime: executor.NoLimit}}
 		if err := run(one, free, "sleep(1200000)"); err != nil {
 			w.Error(err)
 		}

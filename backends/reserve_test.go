@@ -455,7 +455,7 @@ func TestReservedSmallFiles(t *testing.T) {
 				return err
 			})
 		}
-		c.ends([]executor.Session{s}, refused, c.used, 0.0009, 0.001)
+		c.ends([]executor.Session{s}, refused, c.used, 0.0005, 0.001)
 	})
 }
 
@@ -670,6 +670,6 @@ func TestReservedPackages(t *testing.T) {
 			}
 			return err
 		})
-		c.ends(all, refused, func() float64 { return float64(callers - refused) }, 5, 5)
+		c.ends(all, refused, func() float64 { return float64(callers - refused) }, 5, 6)
 	})
 }
