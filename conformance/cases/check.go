@@ -491,7 +491,8 @@ func limited(req executor.Request, wall time.Duration) executor.Request {
 // kept is what cases put into a variable and a file of a session that no other case uses.
 const kept = "kept value"
 
-// own is what the case puts there where others have used the session: none of them has put the same.
+// own is what the case puts there where others have used the session: none of them has put the
+// same.
 func (t *T) own() string { return "kept by " + t.ID() }
 
 // keptFile is the file.
