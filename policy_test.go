@@ -142,7 +142,8 @@ var rules = []rule{
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor", "executor/compare"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
-	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/browsertest", "internal/sharetest", "internal/waittest"}},
+	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest", "internal/waittest"}},
+	{packages: []string{"internal/browsertest"}, modules: []string{"github.com/gorilla/websocket"}},
 	{packages: []string{"internal/netnstest"}, modules: []string{"golang.org/x/sys"}},
 	// What sandboxes say, in the types of the contract, for whoever speaks to them.
 	{packages: []string{"internal/wire"}, imports: []string{"executor", "executor/driver"}},

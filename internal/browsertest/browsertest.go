@@ -1,14 +1,18 @@
-// Package browsertest drives Chromium in tests of pages.
+// Package browsertest drives browsers in tests of pages, and counts what pages ask the network for.
 package browsertest
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -21,10 +25,18 @@ type Page struct {
 	out     *bufio.Reader
 	id      int
 	session string // session of the page
+	close   func() // ends the browser
+	log     string // file of what the network was asked for
 }
 
-// Open opens a page.
+// Open opens a page in Chromium. No name of a host has an address there.
 func Open(t testing.TB, url string) *Page {
+	t.Helper()
+	return open(t, url, "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+}
+
+// open opens a page, with rules for the addresses of names.
+func open(t testing.TB, url, names string) *Page {
 	t.Helper()
 	file, err := exec.LookPath("chromium")
 	if err != nil {
@@ -38,9 +50,11 @@ func Open(t testing.TB, url string) *Page {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	log := filepath.Join(dir, "net-log.json")
 	cmd := exec.CommandContext(t.Context(), file, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--proxy-server=direct://", "--remote-debugging-pipe",
-		"--user-data-dir="+filepath.Join(t.TempDir(), "profile"), "about:blank")
+		"--host-resolver-rules="+names, "--log-net-log="+log, "--user-data-dir="+filepath.Join(dir, "profile"), "about:blank")
 	cmd.ExtraFiles = []*os.File{inR, outW} // descriptors 3 and 4, which Chromium expects
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	var stderr strings.Builder
@@ -51,15 +65,18 @@ func Open(t testing.TB, url string) *Page {
 	}
 	inR.Close()
 	outW.Close()
-	p := &Page{TB: t, in: inW, out: bufio.NewReaderSize(outR, 1<<20)}
+	p := &Page{TB: t, in: inW, out: bufio.NewReaderSize(outR, 1<<20), log: log}
 	if err := outR.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	p.close = sync.OnceFunc(func() {
 		fmt.Fprintf(inW, `{"id":%d,"method":"Browser.close"}`+"\x00", p.id+1)
 		_ = cmd.Wait() // however it ends
 		inW.Close()
 		outR.Close()
+	})
+	t.Cleanup(func() {
+		p.close()
 		if t.Failed() {
 			t.Log(stderr.String())
 		}
@@ -71,6 +88,44 @@ func Open(t testing.TB, url string) *Page {
 	p.session = attached.SessionID
 	p.Send("Page.navigate", map[string]any{"url": url}, &struct{}{})
 	return p
+}
+
+// asked implements Browser by the log that Chromium ends with. It has the addresses that names were
+// mapped to, and a question for each.
+func (p *Page) asked() (questions []string) {
+	p.Helper()
+	p.close()
+	file, err := os.Open(p.log)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer file.Close()
+	kind := -1 // of events
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		var begin struct {
+			Constants struct {
+				LogEventTypes map[string]int
+			}
+		}
+		var event struct {
+			Type   int
+			Params struct{ Host string }
+		}
+		line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
+		if kind < 0 && json.Unmarshal(append(slices.Clone(line), '}'), &begin) == nil {
+			kind = begin.Constants.LogEventTypes["HOST_RESOLVER_MANAGER_REQUEST"]
+		}
+		if json.Unmarshal(line, &event) == nil && event.Type == kind && strings.Contains(event.Params.Host, address) {
+			questions = append(questions, event.Params.Host)
+		}
+		if err == io.EOF && kind > 0 {
+			return questions
+		}
+		if err != nil {
+			p.Fatalf("%s: %v, and the number of the event is %d", p.log, err, kind)
+		}
+	}
 }
 
 // Send sends a command and waits for its answer.
