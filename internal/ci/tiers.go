@@ -265,7 +265,7 @@ var budgets = []struct {
 	{"server/e2b", 0.5},
 	{"server", 0.1},
 	{"server/nemo", 0.2},
-	{"server/page", 0.65},
+	{"server/page", 0.6},
 	{"server/compat", 0.25},
 	{"server/jupyter", 0.3},
 	{"internal/ci/load", 0.1},
