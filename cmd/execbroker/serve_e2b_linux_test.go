@@ -21,7 +21,7 @@ func TestServeE2BKilled(t *testing.T) {
 	host, config := boxes(t)
 	owner := testOwner()
 	server := func() (*process, serving) {
-		p := installed(t, "serve", "--api", "e2b", "--listen", "127.0.0.1:0", "--json", "--config", config, "--owner", owner, "--paused-ttl", "2s", "--max-timeout", "10m")
+		p := installed(t, "serve", "--api", "e2b", "--listen", "127.0.0.1:0", "--json", "--config", config, "--owner", owner, "--paused-ttl", "2s", "--max-timeout", "20s")
 		p.Env = append(p.Env, keysVariable+"=first")
 		return p, announced[serving](t, p)
 	}
@@ -49,7 +49,7 @@ func TestServeE2BKilled(t *testing.T) {
 	kinds := []struct{ runs, paused bool }{{true, true}, {true, false}, {}}
 	for _, c := range kinds {
 		var made struct{ SandboxID string }
-		if err := json.Unmarshal([]byte(ask(t, 201, "POST", s.URL+"/v2/sandboxes", `{"templateID": "base", "timeout": 600}`, key...)), &made); err != nil {
+		if err := json.Unmarshal([]byte(ask(t, 201, "POST", s.URL+"/v2/sandboxes", `{"templateID": "base", "timeout": 20}`, key...)), &made); err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, made.SandboxID)
