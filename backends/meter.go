@@ -92,9 +92,9 @@ func (m *meter) used() bool {
 	return m.timed > 0
 }
 
-// leftover returns which time is to be charged when the sandbox has used so much processor time: what
-// exceeds the time that its runs, and leftover itself, were charged. That is of what code has left
-// running.
+// leftover returns which time is to be charged when the sandbox has used so much processor time:
+// what exceeds the time that its runs, and leftover itself, were charged. That is of what code has
+// left running.
 func (m *meter) leftover(cpu time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,8 @@ func (m *meter) stopped(wall time.Duration) time.Duration {
 	return min(wall, math.MaxInt64-m.grace) + m.grace
 }
 
-// mostBytes returns how many bytes a run may pass, but for its input, which is reserved as it comes.
+// mostBytes returns how many bytes a run may pass, but for its input, which is reserved as it
+// comes.
 func (m *meter) mostBytes(req executor.Request, code int, limits executor.RunLimits) int64 {
 	if m.prices.GiB == 0 {
 		return 0
@@ -277,8 +278,8 @@ type knownAccounts struct {
 }
 
 // created charges what the creation of the session has cost and taken, of which most was reserved,
-// and keeps the next minute reserved. It returns why that is refused: the sandbox may be bigger than
-// was asked for.
+// and keeps the next minute reserved. It returns why that is refused: the sandbox may be bigger
+// than was asked for.
 func (s *session) created(ctx context.Context, most ledger.Amount) *executor.Error {
 	due := ledger.Amount{Cost: s.meter.due()}
 	if most.Time > 0 { // packages were installed
