@@ -73,7 +73,7 @@ func TestWorkWithoutKey(t *testing.T) {
 	must(err)
 	rails, err := nemo.New(x, nemo.Config{Keys: keys})
 	must(err)
-	m, err := sessions.New(x, sessions.NewMemoryStore(), sessions.Options{})
+	m, err := sessions.New(x, sessions.NewMemoryStore(), sessions.Options{Instance: "a"})
 	must(err)
 	tl, err := tool.New(x, m, tool.Options{})
 	must(err)
