@@ -47,9 +47,10 @@ type Config struct {
 	// program. The log says so. Default: Create refuses it with ErrUnsupported.
 	AllowWeak bool `json:"allow_weak,omitempty"`
 
-	// AllowCodeFilters lets code install filters of system calls, as the sandboxes of browsers do. The
-	// kernel compiles them into memory of the whole machine, of which some sandboxes can take all: then
-	// no other sandbox can be made there. Default: code finds a kernel without such filters.
+	// AllowCodeFilters lets code install filters of system calls, as the sandboxes of browsers do.
+	// The kernel compiles them into memory of the whole machine, of which some sandboxes can take
+	// all: then no other sandbox can be made there. Default: code finds a kernel without such
+	// filters.
 	AllowCodeFilters bool `json:"allow_code_filters,omitempty"`
 
 	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for,

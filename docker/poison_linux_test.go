@@ -197,8 +197,8 @@ func TestHostileArchives(t *testing.T) {
 	clean := `const fs = require("fs")
 for (const name of ["/tmp/evil.js", "/workspace/evil.js", "/node_modules/evil.js", "/node_modules/symbolic-link/passwd", "/evil.js"]) if (fs.existsSync(name)) console.log(name)
 for (const name of fs.readdirSync("/node_modules", {recursive: true})) if (fs.lstatSync("/node_modules/" + name).isSymbolicLink()) console.log(name)`
-	// share installs the packages in a few sessions that share them, and looks for what is hostile in
-	// these.
+	// share installs the packages in a few sessions that share them, and looks for what is hostile
+	// in these.
 	share := func(t *testing.T, names []string, judge func(t *testing.T, s executor.Session, name string, res *executor.Result)) {
 		box := openJS(t, t.TempDir(), p)
 		t.Run("sessions", func(t *testing.T) {

@@ -207,8 +207,8 @@ func TestEscape(t *testing.T) {
 	for _, g := range guests() {
 		for _, m := range layersHere() {
 			t.Run(string(g.language)+"/"+string(m), func(t *testing.T) {
-				// Code that does not heed the interrupt is killed at once: how long it has is not the
-				// question here.
+				// Code that does not heed the interrupt is killed at once: how long it has is not
+				// the question here.
 				all, x := t, openFor(t, Config{OSLayer: string(m)}, 500*time.Millisecond)
 				bystander := g.create(t, x)
 				runCode(t, bystander, g.state, func(r *executor.Request) { r.Language = g.language })

@@ -29,8 +29,8 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 	return openWith(ctx, env, cfg, stopGrace)
 }
 
-// stopGrace is how long after its wall time code may take to heed the interrupt. Then its process is
-// killed.
+// stopGrace is how long after its wall time code may take to heed the interrupt. Then its process
+// is killed.
 const stopGrace = 3 * time.Second
 
 // openWith is Open with another time than stopGrace.

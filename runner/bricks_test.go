@@ -38,8 +38,8 @@ func TestDirectoryWithoutRights(t *testing.T) {
 	})
 }
 
-// TestInterpreterDoesNotStartAgain: an interpreter that has started once and does not after code has
-// run is the code's doing. One that never starts is a failure of the backend.
+// TestInterpreterDoesNotStartAgain: an interpreter that has started once and does not after code
+// has run is the code's doing. One that never starts is a failure of the backend.
 func TestInterpreterDoesNotStartAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t, host, func(c *Config) {

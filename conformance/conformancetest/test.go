@@ -27,8 +27,8 @@ const (
 	EnvUpdate = "CONFORMANCE_UPDATE"
 )
 
-// testGrace is Target.Grace of a test that does not set it: other tests of a machine may leave little
-// of it to this one, and a target that keeps its bounds does not wait for it.
+// testGrace is Target.Grace of a test that does not set it: other tests of a machine may leave
+// little of it to this one, and a target that keeps its bounds does not wait for it.
 const testGrace = 15 * time.Second
 
 // reportMargin is what is kept of the time of a test for its report.

@@ -236,8 +236,8 @@ func toolAnswer(call toolCall, o tool.Output) message {
 }
 
 // bounded returns the body of a request with limits on its length and on the time in which it
-// arrives. The caller calls arrived when it has read the body without an error: the server waits for
-// the rest of another body.
+// arrives. The caller calls arrived when it has read the body without an error: the server waits
+// for the rest of another body.
 func bounded(w http.ResponseWriter, r *http.Request, most int64) (body io.Reader, arrived func()) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(time.Minute)) // the ResponseWriter of a test has no deadline

@@ -51,7 +51,8 @@ print("held", flush=True)
 sys.stdin.read()`
 
 // Beside takes with one session all that it can get of what the kernel counts by machine, one thing
-// after the other. Meanwhile another session is made, which has to run code, get a terminal and end.
+// after the other. Meanwhile another session is made, which has to run code, get a terminal and
+// end.
 func Beside(t *testing.T, x executor.Executor) {
 	t.Helper()
 	s, err := x.Create(t.Context(), executor.Spec{})
