@@ -23,7 +23,7 @@ func lingerCases() []Case {
 			ID: "linger/waits", Feature: linger, Programs: []string{"linger"},
 			Doc: "A run waits for what its code has started, and its output is that of the run.",
 			Positive: func(t *T) {
-				noneOf(t, "left running", t.says(t.Shared(), t.Program("linger", "ms", 400), "left\nlate").LeftRunning)
+				noneOf(t, "left running", t.says(t.Session(), t.Program("linger", "ms", 400), "left\nlate").LeftRunning)
 			},
 		},
 		{
@@ -68,7 +68,8 @@ func lingerCases() []Case {
 		{
 			ID: "linger/wall-time", PerLanguage: true, Needs: []executor.Feature{linger}, Programs: []string{"linger-ticker", "print", "remember", "recall"},
 			Doc: "When the wall time ends the wait the run is a timeout, what it waited for is stopped, and the state is kept where interrupts keep it.",
-			Positive: remembering(func(t *T, s executor.Session) {
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.remembers(s)
 				var res *executor.Result
 				t.inTime(time.Second, func(wall time.Duration) error {
 					res = t.timesOut(s, limited(t.Program("linger-ticker", "name", "ticks"), wall))
