@@ -31,20 +31,26 @@ time.sleep(60)`
 // version 1.
 func TestMemoryOfSockets(t *testing.T) {
 	t.Parallel()
-	f, err := testEngine(t).facts(t.Context())
-	check(t, err)
-	r, err := create(t, open(t), executor.Spec{Limits: small}).Run(t.Context(), executor.Request{Code: heldInSockets}, nil)
-	if err != nil || r.Reason != executor.ReasonMemory {
-		t.Errorf("300 MiB in sockets with a limit of %d: got %+v, %v", small.MemoryBytes, r, err)
-	}
-	s, err := open(t, func(c *Config) { c.StrictMemory = true }).Create(t.Context(), executor.Spec{})
-	if f.info.CgroupVersion != "1" {
+	t.Run("limit", func(t *testing.T) {
+		t.Parallel()
+		r, err := create(t, open(t), executor.Spec{Limits: small}).Run(t.Context(), executor.Request{Code: heldInSockets}, nil)
+		if err != nil || r.Reason != executor.ReasonMemory {
+			t.Errorf("300 MiB in sockets with a limit of %d: got %+v, %v", small.MemoryBytes, r, err)
+		}
+	})
+	t.Run("strict", func(t *testing.T) {
+		t.Parallel()
+		f, err := testEngine(t).facts(t.Context())
 		check(t, err)
-		check(t, s.Close())
-		return
-	}
-	var e *executor.Error
-	if !errors.As(err, &e) || e.Kind != executor.ErrUnsupported || !strings.Contains(err.Error(), "strict_memory") {
-		t.Errorf("strict: got %v", err)
-	}
+		s, err := open(t, func(c *Config) { c.StrictMemory = true }).Create(t.Context(), executor.Spec{})
+		if f.info.CgroupVersion != "1" {
+			check(t, err)
+			check(t, s.Close())
+			return
+		}
+		var e *executor.Error
+		if !errors.As(err, &e) || e.Kind != executor.ErrUnsupported || !strings.Contains(err.Error(), "strict_memory") {
+			t.Errorf("strict: got %v", err)
+		}
+	})
 }
