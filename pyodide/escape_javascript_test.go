@@ -265,20 +265,6 @@ for (const o of got) powers(o)`},
 const f = new Function("got", "let c = arguments.callee.caller; for (let i = 0; c && i < 20; i++) { got.push(c, c.arguments); c = c.caller }")
 const got = []
 try { display({[Symbol.for("Jupyter.display")]() { f(got); return {} }}) } finally { for (const o of got) powers(o) }`},
-	{name: "callers-in-a-cell", code: `
-const seen = []
-function plain() { seen.push(plain.caller) }
-plain()
-const o = { toString: function s() { seen.push(s.caller); return "" } }
-Object.defineProperty(o, "x", { get: function g() { seen.push(g.caller); return 1 } })
-o.x
-String(o + o.x)
-new (function C() { seen.push(C.caller) })()
-;(function () { seen.push(arguments.callee.caller) })()
-eval("(function e() { seen.push(e.caller) })()")
-new Function("seen", "seen.push(arguments.callee.caller)")(seen)
-for (const c of [1].map(function f() { return f.caller })) seen.push(c)
-for (const c of seen) if (c && !/\[native code\]/.test(String(c))) escaped(String(c))`},
 	{name: "powers-of-modules", code: `
 const ALL_MODULES = "assert assert/strict buffer console crypto events fs fs/promises os path perf_hooks process querystring stream stream/promises string_decoder timers timers/promises url util util/types".split(" ")
 for (const name of ALL_MODULES) powers(require(name))

@@ -356,3 +356,27 @@ func TestScriptLacks(t *testing.T) {
 		t.Errorf("mixed languages: got %v", err)
 	}
 }
+
+// What a cell calls sees no function of the host around the cell. A cell that waits or returns at
+// its top level has such a function: see transform.mjs.
+func TestCallersInACell(t *testing.T) {
+	t.Parallel()
+	r := runScript(t, script(t, executor.Limits{}), `
+const seen = []
+function plain() { seen.push(plain.caller) }
+plain()
+const o = { toString: function s() { seen.push(s.caller); return "" } }
+Object.defineProperty(o, "x", { get: function g() { seen.push(g.caller); return 1 } })
+o.x
+String(o + o.x)
+new (function C() { seen.push(C.caller) })()
+;(function () { seen.push(arguments.callee.caller) })()
+eval("(function e() { seen.push(e.caller) })()")
+new Function("seen", "seen.push(arguments.callee.caller)")(seen)
+for (const c of [1].map(function f() { return f.caller })) seen.push(c)
+for (const c of seen) if (c && !/\[native code\]/.test(String(c))) console.log(String(c))
+console.log("seen", seen.length)`)
+	if got, want := string(r.Stdout), "seen 9\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
