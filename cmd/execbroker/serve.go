@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -85,7 +86,7 @@ as long as --drain says. At the second it ends immediately.`,
 		},
 	}
 	l := c.Flags()
-	l.StringVar(&f.api, "api", "native", "the interface: "+strings.Join(apis, ", "))
+	l.StringVar(&f.api, "api", "native", "interface: "+strings.Join(apis, ", "))
 	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port, or unix:FILE for a Unix socket; port 0 means any free port")
 	l.StringVar(&a.instance, "instance", "", "the `name` of this replica, for a proxy that routes each conversation to its server (default random)")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
@@ -171,6 +172,10 @@ func (a *app) overBroker(ctx context.Context, f serverFlags, serve func(*progres
 		return err
 	}
 	defer a.closing(p, "sending telemetry", reports.close)
+	var text []byte
+	if f.watch {
+		text, _ = os.ReadFile(a.config) // open says why it cannot be read
+	}
 	starting, end := p.begin(ctx, "opening backends")
 	x, err := a.open(starting)
 	end()
@@ -189,7 +194,7 @@ func (a *app) overBroker(ctx context.Context, f serverFlags, serve func(*progres
 	if f.watch {
 		watching, stop := context.WithCancel(ctx)
 		var done sync.WaitGroup
-		done.Go(func() { a.watch(watching, x) })
+		done.Go(func() { a.watch(watching, x, text) })
 		defer done.Wait()
 		defer stop()
 	}

@@ -14,8 +14,9 @@ const watchEvery = time.Second
 
 // watch changes b to the configuration whenever its file changes, and when the program gets a
 // hangup, until ctx ends. A file with an error changes nothing. Replicas that watch the same file
-// all change.
-func (a *app) watch(ctx context.Context, b *backends.Broker) {
+// all change. last is the text of the file from before b was opened: a change that came meanwhile
+// counts.
+func (a *app) watch(ctx context.Context, b *backends.Broker, last []byte) {
 	now := make(chan struct{}, 1)
 	a.signals.onHangup(func() {
 		select {
@@ -24,7 +25,6 @@ func (a *app) watch(ctx context.Context, b *backends.Broker) {
 		}
 	})
 	defer a.signals.onHangup(nil)
-	last, _ := os.ReadFile(a.config) // that it can be read has been seen
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
 	for {
