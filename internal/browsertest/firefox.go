@@ -93,7 +93,7 @@ func (a *Attacker) OpenFirefox(url string) *Firefox {
 	if at == "" {
 		a.Fatalf("firefox-esr ends: %v: %s", err, said.String())
 	}
-	if f.conn, _, err = websocket.DefaultDialer.DialContext(a.Context(), at+"/session", nil); err != nil {
+	if f.conn, _, err = websocket.DefaultDialer.DialContext(a.Context(), at+"/session", nil); err != nil { //nolint:bodyclose // the connection has it
 		a.Fatal(err)
 	}
 	if err := f.conn.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {

@@ -90,7 +90,7 @@ func Clients(t *testing.T, open func(t *testing.T) Front) {
 	each("no-reader", answers, func(t *testing.T, s *Server, request []string) {
 		c := s.Dial(t)
 		c.Send(request, "", "")
-		time.Sleep(Long)
+		time.Sleep(Long) //nolint:forbidigo // time of the bubble
 		if _, err := c.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("%s: the connection of a client that does not read is open", request[0])
 		}
@@ -99,12 +99,12 @@ func Clients(t *testing.T, open func(t *testing.T) Front) {
 	each("another-handler", answers, func(t *testing.T, s *Server, request []string) {
 		c := s.Dial(t)
 		c.Send(request, "", "")
-		if res := c.WantAnswer(request); res.Close {
+		if res := c.WantAnswer(request); res.Close { //nolint:bodyclose // WantAnswer reads it to its end
 			return
 		}
 		for range 2 {
 			c.Send([]string{"GET " + SlowPath}, "", "")
-			if res := c.WantAnswer(request); res.StatusCode != http.StatusOK || res.ContentLength != 4 {
+			if res := c.WantAnswer(request); res.StatusCode != http.StatusOK || res.ContentLength != 4 { //nolint:bodyclose // WantAnswer reads it to its end
 				t.Errorf("after %s: got %v from a slow handler on the same connection", request[0], res.Status)
 			}
 		}
@@ -133,7 +133,7 @@ func Serve(t *testing.T, srv *http.Server, limit ...func(net.Listener) net.Liste
 			inner.ServeHTTP(w, r)
 			return
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour)            //nolint:forbidigo // time of the bubble
 		_, _ = io.WriteString(w, "slow") // a client that has disconnected needs no answer
 	})
 	l := net.Listener(s)
