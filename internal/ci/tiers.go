@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -193,6 +194,10 @@ var plain = []rule{
 // alone is the pattern of the tests that measure clocks or memory. They run when nothing else does.
 const alone = "^TestAlone"
 
+// divided are tests that rules select in parts, and all of them together as a whole. make test does
+// not even begin them: that alone brings up a cluster.
+var divided = []rule{{dir: "kubernetes", tests: "TestConformance"}}
+
 // expression returns the pattern for go test.
 func (r rule) expression() string {
 	elements := strings.Split(r.tests, "/")
@@ -219,7 +224,7 @@ func (r rule) selects(test string) bool {
 // skipped returns the pattern for go test -skip of what make test leaves out in a package, or "".
 func skipped(dir string) string {
 	var all []string
-	for _, r := range exhaustive {
+	for _, r := range slices.Concat(exhaustive, divided) {
 		if r.dir == dir {
 			all = append(all, r.expression())
 		}

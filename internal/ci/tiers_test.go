@@ -183,7 +183,7 @@ func attempts(t *testing.T, file string) (names []string) {
 func (p proof) tier() string {
 	selects := func(r rule) bool { return r.dir == p.dir && r.selects(p.name) }
 	switch {
-	case slices.ContainsFunc(exhaustive, selects):
+	case slices.ContainsFunc(exhaustive, selects), slices.ContainsFunc(divided, func(r rule) bool { return r.dir == p.dir && r.tests == p.name }):
 		return "exhaustive"
 	case slices.ContainsFunc(always, selects), strings.HasPrefix(p.name, "Fuzz"): // its corpus runs in make test
 		return "both"
@@ -264,6 +264,24 @@ func alternatives(pattern string) (all []string) {
 		all = append(all, alternatives(pattern[:at[0]]+a+pattern[at[1]:])...)
 	}
 	return all
+}
+
+// Of a divided test each case is selected by a rule.
+func TestDivided(t *testing.T) {
+	t.Chdir("../..")
+	cases := 0
+	for _, p := range proofs(t) {
+		for _, d := range divided {
+			if p.dir == d.dir && strings.HasPrefix(p.name, d.tests+"/") {
+				if cases++; p.tier() != "exhaustive" {
+					t.Errorf("%s %s is in no tier", p.dir, p.name)
+				}
+			}
+		}
+	}
+	if cases < 500 {
+		t.Errorf("got %d cases", cases)
+	}
 }
 
 // What make test skips is what make exhaustive runs, as go test understands the patterns.
