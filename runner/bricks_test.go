@@ -94,7 +94,7 @@ func TestTerminalsOfCode(t *testing.T) {
 		t.Errorf("after terminals of requests: got %+v", r)
 	}
 	if r := s.code(t, fmt.Sprintf(take, 200)+"\ntime.sleep(1000)"); r.err != nil || r.Reason != executor.ReasonProcesses || !r.StateLost {
-		t.Errorf("too many: got %+v", r)
+		t.Errorf("too many: got %+v, %v", r, r.err)
 	}
 	s.usable(t)
 	s.do(t.Context(), atTerminal("echo there", "")).want(t, outcome{stdout: "there\r\n"})

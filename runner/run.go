@@ -251,7 +251,7 @@ func (r *run) event(ev executor.Event) {
 var reasons = map[executor.Reason]bool{
 	"": true, "canceled": true, executor.ReasonWallTime: true, executor.ReasonMemory: true, executor.ReasonOutput: true,
 	executor.ReasonSignal: true, executor.ReasonReset: true, executor.ReasonLifetime: true, executor.ReasonSandbox: true,
-	executor.ReasonCode: true,
+	executor.ReasonCode: true, executor.ReasonProcesses: true,
 }
 
 // exit returns how a run ended.
