@@ -544,7 +544,7 @@ func TestShadowBounds(t *testing.T) {
 		"most":    {priced("most: 7/min, budget: 100/day"), "most", 7},
 		"by-day":  {priced("most: 5/day, budget: 100/day"), "most", 5},
 		"budget":  {priced("most: 1000/min, budget: 0.9/day"), "budget", 9},
-		"time":    {priced("most: 1000/min, budget: 100/day, time: 90s/day"), "time", 3}, // of 29 s, for which 30 s are reserved
+		"time":    {priced("most: 1000/min, budget: 100/day, time: 105s/day"), "time", 3}, // of 29 s, for which 35 s are reserved
 		"at-once": {strings.Replace(priced("most: 1000/min, budget: 100/day"), "at_once: 100", "at_once: 3", 1), "at_once", 3},
 	} {
 		t.Run(name, func(t *testing.T) {

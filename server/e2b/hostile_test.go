@@ -21,7 +21,6 @@ import (
 
 	pb "github.com/execbroker/execbroker/internal/envd/processpb"
 	"github.com/execbroker/execbroker/internal/fake"
-	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/internal/front/fronttest"
 )
 
@@ -95,7 +94,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// Clients that hold connections, and work that takes longer than a body may.
+// Clients that hold connections.
 func TestClients(t *testing.T) {
 	fronttest.Clients(t, func(t *testing.T) fronttest.Front {
 		w := newWorld(t, fake.Options{}, Config{})
@@ -120,19 +119,6 @@ func TestClients(t *testing.T) {
 			},
 			Answers: [][]string{{"GET /health"}, {"GET /v2/sandboxes"}, {"GET /v2/sandboxes", key}, to("GET /contexts", interpreterPort)},
 		}
-	})
-	t.Run("slow-work", func(t *testing.T) {
-		bubble(t, fake.Options{}, Config{}, func(w world) {
-			box := w.create("")
-			release := w.b.Hold(fake.OpDestroy)
-			time.AfterFunc(fronttest.Long, release)
-			c := fronttest.Serve(w.T, front.Server(w.s)).Dial(w.T)
-			request := []string{"DELETE /sandboxes/" + box.SandboxID, "X-API-KEY: " + alice}
-			c.Send(request, "", "")
-			if res := c.WantAnswer(request); res.StatusCode != http.StatusNoContent {
-				w.Errorf("got %s", res.Status)
-			}
-		})
 	})
 }
 
