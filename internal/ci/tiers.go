@@ -83,7 +83,7 @@ var exhaustive = append([]rule{
 	{"backends/all", "TestKubernetes", 12, "it brings up a cluster; make test compares and moves between the other backends"},
 	{"examples/switch", "TestKubernetes", 1.5, "it brings up a cluster"},
 	{"kubernetes/kubetest", "TestCluster", 2, "it brings up a cluster; make test has no use for one"},
-	{"deploy/helm", "Test(Chart|Guide|Refused)", 6, "they build Helm from its source; make test has no other use for it"},
+	{"deploy/helm", "Test(Chart|Guide|Refused|Text)", 6, "they build Helm from its source; make test has no other use for it"},
 	{"deploy/helm", "TestInstall", 8, "it brings up a cluster, and installs the chart there with what the others build"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
 	{"docker", "TestConformance/javascript/aliases", 0.5, "likewise"},

@@ -99,12 +99,12 @@ func Clients(t *testing.T, open func(t *testing.T) Front) {
 	each("another-handler", answers, func(t *testing.T, s *Server, request []string) {
 		c := s.Dial(t)
 		c.Send(request, "", "")
-		if res := c.WantAnswer(request); res.Close { //nolint:bodyclose // WantAnswer reads it to its end
+		if res := c.WantAnswer(request); res.Close {
 			return
 		}
 		for range 2 {
 			c.Send([]string{"GET " + SlowPath}, "", "")
-			if res := c.WantAnswer(request); res.StatusCode != http.StatusOK || res.ContentLength != 4 { //nolint:bodyclose // WantAnswer reads it to its end
+			if res := c.WantAnswer(request); res.StatusCode != http.StatusOK || res.ContentLength != 4 {
 				t.Errorf("after %s: got %v from a slow handler on the same connection", request[0], res.Status)
 			}
 		}
@@ -205,8 +205,17 @@ func (c *Conn) Send(request []string, more ...string) {
 	}
 }
 
+// Answer is an answer that was read to its end.
+type Answer struct {
+	Status        string
+	StatusCode    int
+	Header        http.Header
+	ContentLength int64
+	Close         bool // the connection ends with it
+}
+
 // WantAnswer reads an answer.
-func (c *Conn) WantAnswer(request []string) *http.Response {
+func (c *Conn) WantAnswer(request []string) Answer {
 	c.t.Helper()
 	began := time.Now()
 	res, err := http.ReadResponse(c.r, nil)
@@ -217,7 +226,7 @@ func (c *Conn) WantAnswer(request []string) *http.Response {
 	if err != nil {
 		c.t.Fatalf("%s: no answer after %v: %v", request[0], time.Since(began), err)
 	}
-	return res
+	return Answer{res.Status, res.StatusCode, res.Header, res.ContentLength, res.Close}
 }
 
 // WantRefusal reads an answer with a status of an error.
