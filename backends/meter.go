@@ -22,6 +22,10 @@ const (
 	billing = ahead / 3
 )
 
+// useful is how many bytes a session has to be able to pass. One that costs only what it passes is
+// closed when its quota has no room for them.
+const useful = 1 << 10
+
 // meter computes what a session costs this process.
 type meter struct {
 	prices driver.Prices
@@ -304,17 +308,27 @@ func (s *session) attached() {
 	}
 }
 
-// ahead reserves what the next minute needs.
+// ahead reserves what the next minute needs. Of a session whose time costs nothing it asks whether
+// it may pass a little more, and reserves nothing.
 func (s *session) ahead(ctx context.Context) *executor.Error {
-	more := s.meter.needs()
-	if more == 0 || len(s.held) == 0 {
+	more, pass := s.meter.needs(), executor.Money(0)
+	if s.meter.minute() == 0 {
+		pass = s.meter.passing(useful)
+	}
+	if more+pass == 0 || len(s.held) == 0 {
 		return nil
 	}
-	refused := s.b.guard.more(ctx, limitsOf(s.accounts, s.accountsNow(s.b.guard.rules())), s.held, ledger.Amount{Cost: more})
-	if refused == nil {
-		s.meter.reserved(more)
+	refused := s.b.guard.more(ctx, limitsOf(s.accounts, s.accountsNow(s.b.guard.rules())), s.held, ledger.Amount{Cost: more + pass})
+	if refused != nil {
+		return refused
 	}
-	return refused
+	s.meter.reserved(more)
+	if pass > 0 {
+		for _, t := range s.held {
+			t.Return(ledger.Amount{Cost: pass})
+		}
+	}
+	return nil
 }
 
 // bill charges what the session has cost while it idled, and reserves the next minute. A session

@@ -437,7 +437,8 @@ func TestReservedUploads(t *testing.T) {
 	})
 }
 
-// TestReservedSmallFiles: files so small that each costs less than half a millionth.
+// TestReservedSmallFiles: files so small that each costs less than half a millionth. The session,
+// which costs nothing but them, is closed then.
 func TestReservedSmallFiles(t *testing.T) {
 	gather(t, traffic, "cost: 0.001", func(c *crowd) {
 		s := c.create(c.b, executor.Spec{Subject: "u"})
@@ -450,6 +451,16 @@ func TestReservedSmallFiles(t *testing.T) {
 				}
 				return err
 			})
+		}
+		for i, err := 0, error(nil); err == nil; i++ {
+			err = s.Files().Write(c.Context(), "one", strings.NewReader(strings.Repeat("x", 500)), 0o600)
+			if i == callers {
+				c.Fatal("nothing is refused")
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := len(c.world.at["a"].Sandboxes()); n != 0 {
+			c.Errorf("%d sandboxes live, and nothing more may pass", n)
 		}
 		c.ends([]executor.Session{s}, refused, c.used, 0.0005, 0.001)
 	})

@@ -380,3 +380,27 @@ console.log("seen", seen.length)`)
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A cell that waits or returns at its top level is the body of a function, as in Node's own REPL.
+// What it calls sees that function, and none of the host behind it.
+func TestCallersInACellThatWaits(t *testing.T) {
+	t.Parallel()
+	for _, last := range []string{"await 1", "if (true) return 7", "await f(); return 7"} {
+		r := runScript(t, script(t, executor.Limits{}), `
+const seen = []
+function f() {
+	try {
+		for (let c = f.caller; c; c = c.caller) seen.push(String(c))
+	} catch (e) { if (!(e instanceof TypeError)) throw e } // an async function does not tell its caller
+}
+f(); [1].map(f); setTimeout(f); Promise.resolve().then(f)
+await new Promise(r => setTimeout(r, 5))
+f()
+console.log(seen.filter(c => !c.startsWith("async()=>{") && !c.includes("[native code]")).join("\n---\n"))
+console.log(seen.length)
+`+last)
+		if got := string(r.Stdout); !strings.HasPrefix(got, "\n") || r.ExitCode != 0 {
+			t.Errorf("%s: the host is seen\n%s", last, describeResult(r))
+		}
+	}
+}
