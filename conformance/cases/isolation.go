@@ -94,8 +94,13 @@ func isolationCases() []Case {
 			Doc: "A second run in a busy interpreter fails at once with ErrBusy and RanNo, and does not disturb the first.",
 			Positive: shared(func(t *T, s executor.Session) {
 				t.inTime(1500*time.Millisecond, func(wall time.Duration) error {
-					run := t.begin(s, limited(t.Program("spin", "text", "ready"), wall))
 					start := time.Now()
+					run := t.begin(s, limited(t.Program("spin", "text", "ready"), wall))
+					if time.Since(start) >= wall {
+						run.ends("the first run", wall+5*time.Second, executor.StatusTimedOut, executor.ReasonWallTime)
+						return errors.New("what the run printed first came when its wall time was over")
+					}
+					start = time.Now()
 					res, err := s.Run(t.Context(), t.Program("print", "text", "second"), nil)
 					if err == nil && run.over() {
 						return errors.New("a second run was not refused before the first one had ended")

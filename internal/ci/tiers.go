@@ -223,12 +223,17 @@ func (r rule) selects(test string) bool {
 
 // skipped returns the pattern for go test -skip of what make test leaves out in a package, or "".
 func skipped(dir string) string {
+	return together(slices.DeleteFunc(slices.Concat(exhaustive, divided), func(r rule) bool { return r.dir != dir }))
+}
+
+// together returns one pattern for what any of rules selects. Those of whole tests come first: go
+// test asks no other rule about a test as soon as one selects a part of it.
+func together(rules []rule) string {
 	var all []string
-	for _, r := range slices.Concat(exhaustive, divided) {
-		if r.dir == dir {
-			all = append(all, r.expression())
-		}
+	for _, r := range rules {
+		all = append(all, r.expression())
 	}
+	slices.SortStableFunc(all, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
 	return strings.Join(all, "|")
 }
 

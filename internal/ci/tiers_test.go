@@ -287,7 +287,7 @@ func TestDivided(t *testing.T) {
 // What make test skips is what make exhaustive runs, as go test understands the patterns.
 func TestTiersAreComplements(t *testing.T) {
 	t.Parallel()
-	r := []rule{{dir: "m", tests: "TestSuite/(a|b)/x"}, {dir: "m", tests: "TestWhole"}}
+	r := []rule{{dir: "m", tests: "TestSuite/(a|b)/x"}, {dir: "m", tests: "TestWhole/a"}, {dir: "m", tests: "TestWhole"}}
 	dir := module(t, map[string]string{"a_test.go": `package m
 
 import "testing"
@@ -304,7 +304,7 @@ func TestWholeToo(t *testing.T) { run(t) }
 		want int
 	}{{"-skip=", 3 + 5}, {"-run=", 2 + 5}} {
 		res := newResults(t.Output(), dir, true)
-		arg := tt.arg + r[0].expression() + "|" + r[1].expression()
+		arg := tt.arg + together(r)
 		if got, err := res.run(t.Context(), []string{arg}, "./..."); err != nil || got != (tally{passed: tt.want}) {
 			t.Errorf("%s: got %v, %v, want %d passed", arg, got, err, tt.want)
 		}
