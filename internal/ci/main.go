@@ -151,6 +151,10 @@ func run(ctx context.Context, args []string) error {
 	if o.packages = set.Args(); len(o.packages) == 0 {
 		o.packages = everything
 	}
+	// What tests build in other directories, such as a clone, is not compiled once more.
+	if err := os.Setenv("GOFLAGS", strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath")); err != nil {
+		return err
+	}
 	if args[0] == "prepare" {
 		return prepare(ctx, o)
 	}
