@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/execbroker/execbroker/internal/attempttest"
 )
 
 var update = flag.Bool("update", false, "write docs/security/pyodide-attempts.md")
@@ -13,32 +15,43 @@ var update = flag.Bool("update", false, "write docs/security/pyodide-attempts.md
 // attemptGroup is a section of the attempts in one language.
 type attemptGroup struct {
 	title    string
+	claim    string // the sentence that they try to make false: see attempttest.Says
 	attempts []attempt
 	tidy     bool // what is refused has changed nothing of the language, so the next attempt may have the session
 }
 
+// Sentences of SECURITY.md and of the threat model.
+const (
+	saysRoots   = "WebAssembly without imports that reach the host, in a Deno worker without permissions"
+	saysNothing = "none of them is in the sandbox, and there is no network without a policy"
+	saysNetwork = "Without a network policy there is no network."
+	saysHostile = "The library parses every byte that comes out of a sandbox as hostile."
+	saysLeaves  = "Code that leaves a sandbox, or gets more than its limits, its network or its user may have, is a vulnerability"
+	saysLimits  = "limits that every session has"
+)
+
 func pythonGroups() []attemptGroup {
 	return []attemptGroup{
-		{title: "evaluate JavaScript", attempts: evaluation},
-		{title: "reach environment, files, programs and storage", attempts: surroundings},
-		{title: "reach a network or another worker", attempts: network},
-		{title: "speak the protocol of the host", attempts: protocol},
-		{title: "spoil what the host uses", attempts: pollution},
-		{title: "replace what the language has", attempts: fixed},
-		{title: "go on after the run", attempts: left},
-		{title: "break, flood or hang the session", attempts: harm},
+		{title: "evaluate JavaScript", claim: saysRoots, attempts: evaluation},
+		{title: "reach environment, files, programs and storage", claim: saysNothing, attempts: surroundings},
+		{title: "reach a network or another worker", claim: saysNetwork, attempts: network},
+		{title: "speak the protocol of the host", claim: saysHostile, attempts: protocol},
+		{title: "spoil what the host uses", claim: saysHostile, attempts: pollution},
+		{title: "replace what the language has", claim: saysHostile, attempts: fixed},
+		{title: "go on after the run", claim: saysLeaves, attempts: left},
+		{title: "break, flood or hang the session", claim: saysLimits, attempts: harm},
 	}
 }
 
 func javascriptGroups() []attemptGroup {
 	return []attemptGroup{
-		{title: "import and evaluate", attempts: modules, tidy: true},
-		{title: "reach environment, files, programs and storage", attempts: scriptSurroundings, tidy: true},
-		{title: "reach a network or another worker", attempts: scriptNetwork, tidy: true},
-		{title: "get at objects of the host", attempts: realms},
-		{title: "speak the protocol of the host", attempts: scriptProtocol},
-		{title: "spoil what the host uses", attempts: scriptPollution},
-		{title: "break, flood or hang the session", attempts: scriptHarm},
+		{title: "import and evaluate", claim: saysRoots, attempts: modules, tidy: true},
+		{title: "reach environment, files, programs and storage", claim: saysNothing, attempts: scriptSurroundings, tidy: true},
+		{title: "reach a network or another worker", claim: saysNetwork, attempts: scriptNetwork, tidy: true},
+		{title: "get at objects of the host", claim: saysLeaves, attempts: realms},
+		{title: "speak the protocol of the host", claim: saysHostile, attempts: scriptProtocol},
+		{title: "spoil what the host uses", claim: saysHostile, attempts: scriptPollution},
+		{title: "break, flood or hang the session", claim: saysLimits, attempts: scriptHarm},
 	}
 }
 
@@ -86,14 +99,14 @@ func attemptsPage() string {
 		groups []attemptGroup
 	}{{"Python", pythonGroups()}, {"JavaScript", javascriptGroups()}} {
 		for _, g := range l.groups {
-			fmt.Fprintf(&b, "\n## %s: %s\n\n| Attempt | Gets out in | Here |\n|---|---|---|\n", l.name, g.title)
+			fmt.Fprintf(&b, "\n## %s: %s\n\n%s\n\n| Attempt | Gets out in | Here |\n|---|---|---|\n", l.name, g.title, attempttest.Aimed(g.claim))
 			for _, a := range g.attempts {
 				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.name, strings.Join(a.works, ", "), a.outcome())
 			}
 			b.WriteString("\n(test of each row: `pyodide.TestEscape`)\n")
 		}
 	}
-	b.WriteString("\n## Forged frames\n\n| Frames | The run ends as |\n|---|---|\n")
+	b.WriteString("\n## Forged frames\n\n" + attempttest.Aimed(saysHostile) + "\n\n| Frames | The run ends as |\n|---|---|\n")
 	for _, f := range forged {
 		end := "killed or timed out"
 		if f.status != "" {
@@ -122,6 +135,11 @@ func TestAttemptsAreListed(t *testing.T) {
 		t.Errorf("%d attempts", n)
 	}
 	for _, groups := range [][]attemptGroup{pythonGroups(), javascriptGroups()} {
+		for _, g := range groups {
+			if err := attempttest.Says("..", g.claim); err != nil {
+				t.Errorf("%s: %v", g.title, err)
+			}
+		}
 		seen := map[string]bool{}
 		for _, a := range attemptsOf(groups) {
 			if seen[a.name] {

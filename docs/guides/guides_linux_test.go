@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -258,22 +259,25 @@ var served = regexp.MustCompile(`at http://127\.0\.0\.1:\d+`)
 // copyRepository makes what a clone of these sources would be.
 func copyRepository(t *testing.T, to string) {
 	t.Helper()
-	root := filepath.Join("..", "..")
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	list.Dir = root
+	list.Dir = filepath.Join("..", "..")
 	names, err := list.Output()
+	if err == nil {
+		err = os.Mkdir(to, 0o755)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted, and not yet committed
-		}
-		file := filepath.Join(to, name)
-		if err := errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+	names = bytes.Join(slices.DeleteFunc(bytes.Split(names, []byte{0}), func(name []byte) bool {
+		_, err := os.Lstat(filepath.Join(list.Dir, string(name)))
+		return len(name) == 0 || errors.Is(err, os.ErrNotExist) // deleted, and not yet committed
+	}), []byte{0})
+	// One program copies a thousand files in the time that this one takes for some, watched by the
+	// race detector.
+	cp := exec.CommandContext(t.Context(), "xargs", "-0", "cp", "--parents", "--target-directory="+to)
+	cp.Dir, cp.Stdin = list.Dir, bytes.NewReader(names)
+	if out, err := cp.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

@@ -8,8 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Attempt is an attack from inside a sandbox. On Docker it is made twice: in a session, where it
@@ -27,6 +30,7 @@ type Attempt struct {
 type Group struct {
 	Name     string
 	Aim      string // what its attempts aim at, for people
+	Claim    string // the sentence that they try to make false: see Says
 	Attempts []Attempt
 }
 
@@ -44,14 +48,51 @@ const (
 // Groups returns the list.
 func Groups() []Group {
 	return []Group{
-		{Kernel, "Use what the kernel offers to those who may.", kernel},
-		{Network, "Reach what is outside, and others by way of the kernel. Listeners of the test count what comes out.", network},
-		{Files, "Leave the directories of the code.", files},
-		{Supervisor, "Speak for the main process of the sandbox, read it, change it, end it.", supervisor},
-		{Floods, "Take more than a sandbox may have.", floods},
-		{Packages, "Change what was installed.", packages},
-		{Outliving, "Be there after the run.", outliving},
+		{Kernel, "Use what the kernel offers to those who may.", "the kernel's namespaces, cgroups and system-call filter", kernel},
+		{Network, "Reach what is outside, and others by way of the kernel. Listeners of the test count what comes out.", "Without a network policy there is no network.", network},
+		{Files, "Leave the directories of the code.", "read-only roots, namespaces, or WebAssembly without files of the host", files},
+		{Supervisor, "Speak for the main process of the sandbox, read it, change it, end it.", "the supervisor has another user, and code cannot trace it", supervisor},
+		{Floods, "Take more than a sandbox may have.", "limits that every session has", floods},
+		{Packages, "Change what was installed.", "builders and caches are apart from sessions", packages},
+		{Outliving, "Be there after the run.", "Code that leaves a sandbox, or gets more than its limits, its network or its user may have, is a vulnerability", outliving},
 	}
+}
+
+// Says returns an error if neither SECURITY.md nor the threat model says a sentence. root is the
+// directory of the repository.
+func Says(root, sentence string) error {
+	var text string
+	for _, name := range []string{"SECURITY.md", "docs/security/threat-model.md"} {
+		data, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return err
+		}
+		text += strings.Join(strings.Fields(string(data)), " ")
+	}
+	if sentence == "" || !strings.Contains(text, sentence) {
+		return fmt.Errorf("neither SECURITY.md nor the threat model says %q, which attempts are about", sentence)
+	}
+	return nil
+}
+
+// Aimed returns the lines of a page that say which sentence attempts try to make false.
+func Aimed(sentence string) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range append(strings.Fields("They try to make this false: “"+sentence+"”"), "<!-- no claim -->") {
+		switch n := utf8.RuneCountInString(word); {
+		case column == 0:
+			column = n
+		case column+1+n > 100:
+			b.WriteByte('\n')
+			column = n
+		default:
+			b.WriteByte(' ')
+			column += 1 + n
+		}
+		b.WriteString(word)
+	}
+	return b.String()
 }
 
 // Of returns the attempts of a group for a backend.

@@ -72,8 +72,11 @@ answers ENOSYS or ENOENT both times. <!-- no claim -->
 				columns, names = append(columns, backend), append(names, "`"+name+"`")
 			}
 		}
-		fmt.Fprintf(&b, "\n## %s%s\n\n%s\n<!-- no claim -->\n\n| Attempt | Stopped on Docker by | %s |\n|---|---|%s\n",
-			strings.ToUpper(g.Name[:1]), g.Name[1:], g.Aim, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+		if err := Says("../..", g.Claim); err != nil {
+			t.Errorf("%s: %v", g.Name, err)
+		}
+		fmt.Fprintf(&b, "\n## %s%s\n\n%s\n%s\n\n| Attempt | Stopped on Docker by | %s |\n|---|---|%s\n",
+			strings.ToUpper(g.Name[:1]), g.Name[1:], g.Aim, Aimed(g.Claim), strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 		seen := map[string]bool{}
 		for i, a := range g.Attempts {
 			protection, ok := protections[a.Without]

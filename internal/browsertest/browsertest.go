@@ -66,7 +66,7 @@ func open(t testing.TB, url, names string) *Page {
 	inR.Close()
 	outW.Close()
 	p := &Page{TB: t, in: inW, out: bufio.NewReaderSize(outR, 1<<20), log: log}
-	if err := outR.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
+	if err := outR.SetReadDeadline(time.Now().Add(10 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	p.close = sync.OnceFunc(func() {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Tests are in one of two tiers. Those of make test are all but those of the rules below, which are
@@ -187,7 +188,7 @@ var always = []rule{
 // plain are the tests of make test that run without the race detector, which has nothing to find in
 // them and makes them take five times as long.
 var plain = []rule{
-	{dir: "conformance/conformancetest", tests: "TestFaults", why: "each is the suite over the backend in memory, a hundred times, which TestConformance runs with it"},
+	{dir: "conformance/conformancetest", tests: "Test(Faults|OverAProcessBoundary)", why: "each is the suite over the backend in memory, many times or in a program for each session, and TestConformance runs it with the detector"},
 	{dir: "executor/rollout", tests: "Test(Simulation|Ranks)", why: "millions of calls of functions that share nothing"},
 }
 
@@ -214,12 +215,25 @@ func (r rule) selects(test string) bool {
 		return false
 	}
 	for i, e := range elements {
-		if !regexp.MustCompile("^(" + e + ")$").MatchString(name[i]) {
+		if !whole(e).MatchString(name[i]) {
 			return false
 		}
 	}
 	return true
 }
+
+// whole returns the expression that matches e and nothing around it. There are some hundred of
+// them, and they are asked about thousands of names.
+func whole(e string) *regexp.Regexp {
+	if re, ok := wholes.Load(e); ok {
+		return re.(*regexp.Regexp)
+	}
+	re := regexp.MustCompile("^(" + e + ")$")
+	wholes.Store(e, re)
+	return re
+}
+
+var wholes sync.Map // of *regexp.Regexp, by expression
 
 // skipped returns the pattern for go test -skip of what make test leaves out in a package, or "".
 func skipped(dir string) string {
