@@ -96,11 +96,16 @@ func (b *box) missing(cpus int, memory int64) (missing []string) {
 	return missing
 }
 
+// signals is how many signals and timers of a sandbox may wait. The kernel counts them for the user
+// who has made the namespace as well, whose limit is the default of the machine: about 4 for each
+// MiB of memory.
+const signals = 4096
+
 // rlimits are those of the code alone. That on processes leaves the supervisor the rest of what the
 // group may have. Where the user of the code is that of this program, it would count what else he
 // runs.
 func (b *box) rlimits() map[string]int64 {
-	r := map[string]int64{"core": 0, "nofile": descriptors, "memlock": locked, "msgqueue": 0}
+	r := map[string]int64{"core": 0, "nofile": descriptors, "memlock": locked, "msgqueue": 0, "sigpending": signals}
 	if !b.who.same {
 		r["nproc"] = int64(max(b.want.Processes, defaultProcesses))
 		if b.limited {

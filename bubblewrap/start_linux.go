@@ -95,7 +95,7 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	if ferr != nil {
 		return nil, nil, ferr
 	}
-	argv := append(append([]string{program}, args...), command...)
+	argv := append(append([]string{"/bin/sh", "-c", bounded, program}, args...), command...)
 	attr := &syscall.SysProcAttr{Setsid: true}
 	release := func() {}
 	if b.who.helpers {
@@ -245,6 +245,13 @@ func closeAll(files []*os.File) {
 		f.Close()
 	}
 }
+
+// bounded is a shell program that bounds what its user namespace may take of what the kernel counts
+// by the user who has made the namespace, who is the same for all sandboxes: instances of inotify,
+// 128 by default, and their watches. Then it becomes the program that it is given. In a container
+// that cannot write to /proc/sys there is no such bound.
+const bounded = `cd /proc/sys/user && { echo 16 > max_inotify_instances; echo 8192 > max_inotify_watches; cd /; } 2> /dev/null
+exec "$0" "$@"`
 
 // subordinateNamespace makes a user namespace with subordinate users, whose maps only newuidmap and
 // newgidmap may write, and returns the path of it. The process that holds it ends with release.

@@ -37,7 +37,11 @@ for _ in range(100):
 	"files":      `for _ in range(3000): attempt_to(lambda: keep.append(os.open("/dev/null", os.O_RDONLY)))`,
 	"namespaces": `for _ in range(50): attempt_to(lambda: system("unshare", 0x10000000))`,
 	"pressure":   `for _ in range(50): attempt_to(lambda: (keep.append(open("/proc/pressure/cpu", "r+b", 0)), keep[-1].write(b"some 500000 2000000\0")))`,
-	"flushes":    `for _ in range(3): attempt_to(lambda: system("syncfs", os.open("/tmp", os.O_RDONLY)))`,
+	"signals": `
+for _ in range(200000):
+    if libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())): break`,
+	"entropy": `with open("/dev/random", "rb") as f: keep.append(len(f.read(16 << 20)))`,
+	"flushes": `for _ in range(3): attempt_to(lambda: system("syncfs", os.open("/tmp", os.O_RDONLY)))`,
 }
 
 // held is the code around what takes: it says that it has taken, and keeps that until it is told to
@@ -93,7 +97,14 @@ func beside(t *testing.T, x executor.Executor) {
 		t.Errorf("another session is not made: %v", err)
 		return
 	}
-	if r, err := s.Run(t.Context(), executor.Request{Code: "print(6 * 7)"}, nil); err != nil || r.Stdout.String() != "42\n" {
+	// It gets a watch, a big pipe, random bytes and a timer as well, which the kernel counts by user or once.
+	const code = `import ctypes, fcntl, os
+assert ctypes.CDLL(None, use_errno=True).inotify_init1(0) >= 0, os.strerror(ctypes.get_errno())
+assert fcntl.fcntl(os.pipe()[1], 1031, 1 << 20) >= 1 << 20
+assert len(os.getrandom(32, os.GRND_NONBLOCK)) == 32
+assert ctypes.CDLL(None, use_errno=True).timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0, os.strerror(ctypes.get_errno())
+print(6 * 7)`
+	if r, err := s.Run(t.Context(), executor.Request{Code: code}, nil); err != nil || r.Stdout.String() != "42\n" {
 		t.Errorf("code in another session: got %+v, %v", r, err)
 	}
 	r, err := s.Run(t.Context(), executor.Request{Command: []string{"tty"}, Terminal: new(executor.Terminal)}, nil)
