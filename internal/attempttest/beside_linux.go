@@ -97,7 +97,8 @@ func beside(t *testing.T, x executor.Executor) {
 		t.Errorf("another session is not made: %v", err)
 		return
 	}
-	// It gets a watch, a big pipe, random bytes and a timer as well, which the kernel counts by user or once.
+	// It gets a watch, a big pipe, random bytes and a timer as well: the kernel counts these by user
+	// or by machine.
 	const code = `import ctypes, fcntl, os
 assert ctypes.CDLL(None, use_errno=True).inotify_init1(0) >= 0, os.strerror(ctypes.get_errno())
 assert fcntl.fcntl(os.pipe()[1], 1031, 1 << 20) >= 1 << 20
