@@ -265,6 +265,14 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
+// TestAttemptsOfGVisor makes in gVisor what attackers try. Its kernel is the sandbox's own.
+func TestAttemptsOfGVisor(t *testing.T) {
+	needsRuntime(t, dockertest.GVisor)
+	image := hostileImage(t)
+	s := create(t, open(t, func(c *Config) { c.Image, c.Runtime = image, dockertest.GVisor }), executor.Spec{})
+	attempttest.Try(t, s, "gvisor", attempttest.Kernel, attempttest.Network, attempttest.Files, attempttest.Supervisor)
+}
+
 // TestOthersAreMade: what one sandbox takes of the kernel stops no other from being made.
 func TestOthersAreMade(t *testing.T) {
 	t.Parallel()

@@ -118,17 +118,22 @@ func TestConformance(t *testing.T) {
 	conformancetest.Test(t, target(v.Version, ""))
 }
 
-// testRuntime runs the suite with a further runtime of the engine of internal/ci.
-func testRuntime(t *testing.T, runtime string) {
-	e := testEngine(t)
-	f, err := e.facts(t.Context())
+// needsRuntime skips a test if the engine has no such runtime, and returns the version of the engine.
+func needsRuntime(t *testing.T, runtime string) (version string) {
+	t.Helper()
+	f, err := testEngine(t).facts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := f.info.Runtimes[runtime]; !ok {
 		t.Skipf("the engine has no runtime %q\n\tto prepare one: go run ./internal/ci prepare", runtime)
 	}
-	x := target(f.info.ServerVersion, runtime)
+	return f.info.ServerVersion
+}
+
+// testRuntime runs the suite with a further runtime of the engine of internal/ci.
+func testRuntime(t *testing.T, runtime string) {
+	x := target(needsRuntime(t, runtime), runtime)
 	if runtime == dockertest.GVisor {
 		x.Must.Isolation = executor.IsolationGVisor
 		x.Must.Features = slices.DeleteFunc(slices.Clone(x.Must.Features), func(f executor.Feature) bool { return slices.Contains(runner.GVisorLacks(), f) })

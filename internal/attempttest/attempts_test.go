@@ -20,6 +20,8 @@ func tests(group, backend string) string {
 		return own[group+" "+backend]
 	case group == Floods || group == Packages || group == Outliving:
 		return ""
+	case backend == "gvisor":
+		return "docker.TestAttemptsOfGVisor"
 	case backend == "docker", backend == "bubblewrap":
 		return backend + ".TestAttacks"
 	}
@@ -27,7 +29,7 @@ func tests(group, backend string) string {
 }
 
 // backends have columns.
-var backends = []string{"docker", "bubblewrap", "flymachines", "e2b"}
+var backends = []string{"docker", "gvisor", "bubblewrap", "flymachines", "e2b"}
 
 // protections are the names of docs/security/docker.md.
 var protections = map[string]string{
@@ -50,18 +52,18 @@ func page(t *testing.T) string {
 	}
 	fmt.Fprintf(&b, `# Attempts
 
-What attackers try inside a sandbox, and how it ends: %d attempts on Docker, %d on bubblewrap,
-%d on Fly's emulator and %d on the stand-in for E2B. The emulator and the stand-in run
-containers, so their results say no more about the provider's machines than that. Made by
-%s. <!-- no claim -->
+What attackers try inside a sandbox, and how it ends: %d attempts on Docker, %d of them also
+with gVisor, %d on bubblewrap, %d on Fly's emulator and %d on the stand-in for E2B. The emulator
+and the stand-in run containers, so their results say no more about the provider's machines than
+that. Made by %s. <!-- no claim -->
 
 A cell says how the attempt ends: with the name of the kernel's error, or with what the attempt
 itself reports. Several words are for different kernels. "ok" means that the attempt gets what it
-wants; it harms at most the kernel of its own machine, and on bubblewrap it makes files that count
-as memory. On Docker each attempt is made twice: in a session, and in a container that lacks the
+wants; it harms at most the kernel of its own machine, or gVisor, which is the sandbox's own, and on
+bubblewrap it makes files that count as memory. On Docker each attempt is made twice: in a session, and in a container that lacks the
 protection of its row, where it has to end differently. A kernel that does not have the feature
 answers ENOSYS or ENOENT both times. <!-- no claim -->
-`, all["docker"], all["bubblewrap"], all["flymachines"], all["e2b"], "`go test ./internal/attempttest -update`")
+`, all["docker"], all["gvisor"], all["bubblewrap"], all["flymachines"], all["e2b"], "`go test ./internal/attempttest -update`")
 	for _, g := range Groups() {
 		if len(g.Attempts) == 0 {
 			continue

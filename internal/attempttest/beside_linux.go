@@ -89,6 +89,15 @@ func Beside(t *testing.T, x executor.Executor) {
 	}
 }
 
+// asking is code that gets what the kernel counts by user or by machine: a watch, a big pipe, random
+// bytes and a timer.
+const asking = `import ctypes, fcntl, os
+assert ctypes.CDLL(None, use_errno=True).inotify_init1(0) >= 0, os.strerror(ctypes.get_errno())
+assert fcntl.fcntl(os.pipe()[1], 1031, 1 << 20) >= 1 << 20
+assert len(os.getrandom(32, os.GRND_NONBLOCK)) == 32
+assert ctypes.CDLL(None, use_errno=True).timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0, os.strerror(ctypes.get_errno())
+print(6 * 7)`
+
 // beside makes a session and uses it.
 func beside(t *testing.T, x executor.Executor) {
 	t.Helper()
@@ -97,15 +106,7 @@ func beside(t *testing.T, x executor.Executor) {
 		t.Errorf("another session is not made: %v", err)
 		return
 	}
-	// It gets a watch, a big pipe, random bytes and a timer as well: the kernel counts these by user
-	// or by machine.
-	const code = `import ctypes, fcntl, os
-assert ctypes.CDLL(None, use_errno=True).inotify_init1(0) >= 0, os.strerror(ctypes.get_errno())
-assert fcntl.fcntl(os.pipe()[1], 1031, 1 << 20) >= 1 << 20
-assert len(os.getrandom(32, os.GRND_NONBLOCK)) == 32
-assert ctypes.CDLL(None, use_errno=True).timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0, os.strerror(ctypes.get_errno())
-print(6 * 7)`
-	if r, err := s.Run(t.Context(), executor.Request{Code: code}, nil); err != nil || r.Stdout.String() != "42\n" {
+	if r, err := s.Run(t.Context(), executor.Request{Code: asking}, nil); err != nil || r.Stdout.String() != "42\n" {
 		t.Errorf("code in another session: got %+v, %v", r, err)
 	}
 	r, err := s.Run(t.Context(), executor.Request{Command: []string{"tty"}, Terminal: new(executor.Terminal)}, nil)

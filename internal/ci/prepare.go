@@ -53,7 +53,7 @@ var programs = []step{
 	{name: "dockerd", debian: enginePackages, find: enginePrograms},
 	{name: "mmdebstrap", debian: []string{"mmdebstrap"}, find: command("mmdebstrap")}, // makes images and roots
 
-	{name: "gvisor", debian: []string{"runsc"}, find: command("runsc"), only: []string{"docker TestConformanceOf"}}, // runtimes of the engine beside its own
+	{name: "gvisor", debian: []string{"runsc"}, find: command("runsc"), only: []string{"docker TestConformanceOf", "docker TestAttemptsOfGVisor"}}, // runtimes of the engine beside its own
 	{name: "crun", debian: []string{"crun"}, find: command("crun"), only: []string{"docker TestConformanceOf"}},
 	{name: "podman", debian: []string{"podman"}, find: command("podman"), only: []string{"docker TestPodman"}},
 	{name: "firefox", debian: []string{"firefox-esr"}, find: command("firefox-esr"), only: []string{"server/page TestNestingsInFirefox"}},

@@ -107,6 +107,7 @@ var exhaustive = append([]rule{
 	{"runner/sshtest", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|timeouts|ttl)", 3, "Docker runs them over the same runner"},
 	{"runner/sshtest", "TestConformance/(commands|pty|keep-alive)", 0.3, "Docker runs them over the same runner"},
 	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
+	{"docker", "TestAttemptsOfGVisor", 0.6, "make test makes these attempts over the engine's own runtime"},
 	{"docker", "TestPodman", 0.3, "Podman is refused before it is asked for a sandbox, and nothing else needs it"},
 	{"docker", "TestOldImages", 0.3, "other tests of make test need no image of an older Debian"},
 	{"flymachines", "Test(Cycles|Killed)", 2, "make test counts what the suite leaves; these make a hundred Machines, and wait for those of a program that was killed"},
