@@ -118,7 +118,8 @@ func TestConformance(t *testing.T) {
 	conformancetest.Test(t, target(v.Version, ""))
 }
 
-// needsRuntime skips a test if the engine has no such runtime, and returns the version of the engine.
+// needsRuntime skips a test if the engine has no such runtime, and returns the version of the
+// engine.
 func needsRuntime(t *testing.T, runtime string) (version string) {
 	t.Helper()
 	f, err := testEngine(t).facts(t.Context())

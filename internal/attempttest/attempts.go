@@ -173,8 +173,9 @@ var elsewhere = map[string]map[string]string{
 		"floods/inodes":             "ok",
 		"floods/directories":        "ok",
 	},
-	// gVisor is a kernel of the sandbox's own, which knows fewer calls and hides less of a process from
-	// another user. What is read there of the supervisor has no secret: see docs/security/docker.md.
+	// gVisor is a kernel of the sandbox's own, which knows fewer calls and hides less of a process
+	// from another user. What is read there of the supervisor has no secret: see
+	// docs/security/docker.md.
 	"gvisor": {
 		"kernel/add-key":                        "EACCES",
 		"kernel/addresses-of-memory":            "ENOENT",

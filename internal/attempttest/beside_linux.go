@@ -89,8 +89,8 @@ func Beside(t *testing.T, x executor.Executor) {
 	}
 }
 
-// asking is code that gets what the kernel counts by user or by machine: a watch, a big pipe, random
-// bytes and a timer.
+// asking is code that gets what the kernel counts by user or by machine: a watch, a big pipe,
+// random bytes and a timer.
 const asking = `import ctypes, fcntl, os
 assert ctypes.CDLL(None, use_errno=True).inotify_init1(0) >= 0, os.strerror(ctypes.get_errno())
 assert fcntl.fcntl(os.pipe()[1], 1031, 1 << 20) >= 1 << 20
