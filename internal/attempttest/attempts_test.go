@@ -59,10 +59,10 @@ that. Made by %s. <!-- no claim -->
 
 A cell says how the attempt ends: with the name of the kernel's error, or with what the attempt
 itself reports. Several words are for different kernels. "ok" means that the attempt gets what it
-wants; it harms at most the kernel of its own machine, or gVisor, which is the sandbox's own, and
-on bubblewrap it makes files that count as memory. On Docker each attempt is made twice: in a session, and in a container that lacks the
-protection of its row, where it has to end differently. A kernel that does not have the feature
-answers ENOSYS or ENOENT both times. <!-- no claim -->
+wants; it harms at most the kernel of its own machine, or gVisor, which is the sandbox's own, and on
+bubblewrap it makes files that count as memory. On Docker each attempt is made twice: in a session,
+and in a container that lacks the protection of its row, where it has to end differently. A kernel
+that does not have the feature answers ENOSYS or ENOENT both times. <!-- no claim -->
 `, all["docker"], all["gvisor"], all["bubblewrap"], all["flymachines"], all["e2b"], "`go test ./internal/attempttest -update`")
 	for _, g := range Groups() {
 		if len(g.Attempts) == 0 {
