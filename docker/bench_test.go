@@ -170,6 +170,47 @@ func BenchmarkRuntimes(b *testing.B) {
 	}
 }
 
+// What our filter of system calls costs beside the engine's own: a session and its first value, and
+// a call of the kernel by code, in turn.
+func BenchmarkFilter(b *testing.B) {
+	host, err := dockertest.Host()
+	if err != nil {
+		b.Skip(err)
+	}
+	p, err := dockertest.NewProxy(host, func(c map[string]any) {
+		if h, ok := c["HostConfig"].(map[string]any); ok {
+			h["SecurityOpt"] = []string{"no-new-privileges"}
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { check(b, p.Close()) }) // after what goes through it
+	const calls = 200_000
+	code := fmt.Sprintf("import os\nfor _ in range(%d): os.getppid()", calls)
+	boxes := map[string]executor.Executor{"ours": open(b), "engine": openAt(b, p.Host)}
+	starts, runs := map[string][]time.Duration{}, map[string][]time.Duration{}
+	for b.Loop() {
+		for name, x := range boxes {
+			start := time.Now()
+			s := benchSession(b, x, executor.RunLimits{})
+			benchRun(b, s, "1+1", nil)
+			starts[name] = append(starts[name], time.Since(start))
+			start = time.Now()
+			benchRun(b, s, code, nil)
+			runs[name] = append(runs[name], time.Since(start))
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of all with their ends: says nothing
+	for name := range boxes {
+		b.ReportMetric(median(starts[name]).Seconds()*1e3, "ms-start-"+name)
+		b.ReportMetric(float64(median(runs[name]).Nanoseconds())/calls, "ns-call-"+name)
+	}
+}
+
 // A value in a session, against a line to the raw container and its answer, in turn.
 func BenchmarkWarm(b *testing.B) {
 	s := benchSession(b, open(b), executor.RunLimits{})
