@@ -137,6 +137,9 @@ func (m *Manager) save(ctx context.Context, e *entry) error {
 		return err
 	}
 	rev, err := m.store.Put(ctx, sessionPrefix+e.Key, next)
+	if errors.Is(err, executor.ErrTooLarge) { // it has fields that are not ours
+		return fmt.Errorf("the record of key %q: %w", e.Key, err)
+	}
 	if err != nil {
 		return err
 	}

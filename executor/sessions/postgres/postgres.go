@@ -135,13 +135,18 @@ func (s *Store) Close() error {
 // Get implements sessions.Store.
 func (s *Store) Get(ctx context.Context, key string) (e sessions.Entry, err error) {
 	err = s.do(ctx, "get", func() error {
-		row := s.pool.QueryRow(ctx, "SELECT value, rev, expires FROM execbroker_entry WHERE key = $1 AND expires > clock_timestamp()", []byte(key))
+		row := s.pool.QueryRow(ctx, `SELECT CASE WHEN octet_length(value) <= $2 THEN value END, octet_length(value), rev, expires
+			FROM execbroker_entry WHERE key = $1 AND expires > clock_timestamp()`, []byte(key), sessions.MaxValue)
+		var size int
 		var expires pgtype.Timestamptz
-		switch err := row.Scan(&e.Value, &e.Rev, &expires); {
+		switch err := row.Scan(&e.Value, &size, &e.Rev, &expires); {
 		case errors.Is(err, pgx.ErrNoRows):
 			return nil
 		case err != nil:
 			return err
+		}
+		if size > sessions.MaxValue { // not written by a Store
+			return fmt.Errorf("sessions: get: postgres: %q has a value of %d bytes: %w", key, size, executor.ErrTooLarge)
 		}
 		e.Expires = expires.Time // zero at infinity
 		return nil

@@ -58,6 +58,11 @@ func TestPostgres(t *testing.T) {
 			return func() sessions.Store { return open(t, db) }
 		})
 	})
+	t.Run("oversized", func(t *testing.T) {
+		storetest.TestOversized(t, open(t, db), func(key string) {
+			exec(t, db, "UPDATE execbroker_entry SET value = convert_to(repeat('x', 1048576), 'UTF8') WHERE key = convert_to('"+key+"', 'UTF8')")
+		})
+	})
 	t.Run("sweep", func(t *testing.T) { sweep(t, db) })
 	t.Run("lost-answer", func(t *testing.T) { lostAnswer(t, db) })
 	t.Run("server", func(t *testing.T) {

@@ -85,12 +85,15 @@ func (s *Store) Close() error { return s.db.Close() }
 
 // Get implements sessions.Store.
 func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {
-	data, err := s.db.Get(ctx, prefix+key).Bytes()
+	// One byte more than there can be shows a value that no Store has written.
+	data, err := s.db.GetRange(ctx, prefix+key, 0, headLen+sessions.MaxValue).Bytes()
 	switch {
-	case errors.Is(err, redis.Nil):
-		return sessions.Entry{}, nil
 	case err != nil:
 		return sessions.Entry{}, wrap(ctx, "get", err)
+	case len(data) == 0:
+		return sessions.Entry{}, nil
+	case len(data) > headLen+sessions.MaxValue:
+		return sessions.Entry{}, fmt.Errorf("sessions: get: redis: the value of %q: %w", prefix+key, executor.ErrTooLarge)
 	case len(data) < headLen:
 		return sessions.Entry{}, fmt.Errorf("sessions: get: redis: the key %q is not an entry of a store", prefix+key)
 	}

@@ -48,6 +48,9 @@ func TestRedis(t *testing.T) {
 			return func() sessions.Store { return open(t, db) }
 		})
 	})
+	t.Run("oversized", func(t *testing.T) {
+		storetest.TestOversized(t, open(t, db), func(key string) { do(t, db, "append", "execbroker:"+key, strings.Repeat("x", 1<<20)) })
+	})
 	t.Run("neighbours", func(t *testing.T) { neighbours(t, db) })
 	t.Run("server", func(t *testing.T) {
 		storetest.TestServer(t, db, func(ctx context.Context, password string) (sessions.Store, error) {

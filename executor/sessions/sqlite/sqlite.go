@@ -150,14 +150,18 @@ func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {
 	var (
 		e            sessions.Entry
 		rev, expires int64
+		size         int
 	)
-	err := s.db.QueryRowContext(ctx, "SELECT value, rev, expires FROM entry WHERE key = ? AND (expires = 0 OR expires > ?)", key, now()).
-		Scan(&e.Value, &rev, &expires)
+	err := s.db.QueryRowContext(ctx, "SELECT CASE WHEN length(value) <= ? THEN value END, length(value), rev, expires FROM entry "+
+		"WHERE key = ? AND (expires = 0 OR expires > ?)", sessions.MaxValue, key, now()).Scan(&e.Value, &size, &rev, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sessions.Entry{}, nil
 	}
 	if err != nil {
 		return sessions.Entry{}, s.wrap(ctx, "get", err)
+	}
+	if size > sessions.MaxValue { // not written by a Store
+		return sessions.Entry{}, fmt.Errorf("sessions: get: sqlite: %q has a value of %d bytes: %w", key, size, executor.ErrTooLarge)
 	}
 	e.Rev = strconv.FormatInt(rev, 10)
 	if expires != 0 {

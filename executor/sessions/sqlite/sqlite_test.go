@@ -55,6 +55,19 @@ func TestStore(t *testing.T) {
 	})
 }
 
+func TestOversized(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	storetest.TestOversized(t, open(t, path), func(key string) {
+		db, err := sql.Open("sqlite", path)
+		if err == nil {
+			_, err = db.ExecContext(t.Context(), "UPDATE entry SET value = zeroblob(1048576) WHERE key = ?", key)
+		}
+		if err = errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // count adds n to a number in the store, one at a time.
 func count(path string, n int) error {
 	s, err := sqlite.Open(path)

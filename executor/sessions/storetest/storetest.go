@@ -189,6 +189,22 @@ func sizes(t *testing.T, s, _ sessions.Store) {
 	}
 }
 
+// TestOversized is a test that a Store reads no value that is bigger than a Store writes, such as
+// that of somebody else who can write to the database. enlarge gives a key a value of 1 MiB there.
+func TestOversized(t *testing.T, s sessions.Store, enlarge func(key string)) {
+	put(t, s, "other", sessions.Entry{Value: []byte("x")})
+	rev := put(t, s, "big", sessions.Entry{Value: bytes.Repeat([]byte("x"), sessions.MaxValue)})
+	get(t, s, "big")
+	enlarge("big")
+	if e, err := s.Get(t.Context(), "big"); !errors.Is(err, executor.ErrTooLarge) || !strings.Contains(err.Error(), "big") || e.Value != nil {
+		t.Errorf("got %d bytes, %v", len(e.Value), err)
+	}
+	get(t, s, "other")
+	if err := s.Delete(t.Context(), "big", rev); err != nil {
+		t.Errorf("it cannot be removed: %v", err)
+	}
+}
+
 func copies(t *testing.T, s, _ sessions.Store) {
 	v := []byte("mine")
 	put(t, s, "k", sessions.Entry{Value: v})
