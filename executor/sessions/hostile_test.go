@@ -90,7 +90,7 @@ func TestHostileRecords(t *testing.T) {
 					run(w, l, "x")
 					release(w, l)
 				}
-				for range p.m.Reap(w.Context(), 0, false) { //nolint:revive // what it says of the record is its own
+				for range p.m.Reap(w.Context(), 0, false) {
 				}
 				if l := p.acquire("other", executor.Spec{Subject: "u"}); l.Fresh {
 					w.Error("reaping has ended the sandbox of another conversation")

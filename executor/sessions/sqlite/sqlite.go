@@ -152,7 +152,7 @@ func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {
 		rev, expires int64
 		size         int
 	)
-	err := s.db.QueryRowContext(ctx, "SELECT CASE WHEN length(value) <= ? THEN value END, length(value), rev, expires FROM entry "+
+	err := s.db.QueryRowContext(ctx, "SELECT CASE WHEN length(value) <= ? THEN value END, coalesce(length(value), 0), rev, expires FROM entry "+
 		"WHERE key = ? AND (expires = 0 OR expires > ?)", sessions.MaxValue, key, now()).Scan(&e.Value, &size, &rev, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sessions.Entry{}, nil

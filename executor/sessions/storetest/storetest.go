@@ -206,6 +206,10 @@ func TestOversized(t *testing.T, s sessions.Store, enlarge func(key string)) {
 }
 
 func copies(t *testing.T, s, _ sessions.Store) {
+	put(t, s, "nothing", sessions.Entry{})
+	if e := get(t, s, "nothing"); len(e.Value) != 0 {
+		t.Errorf("got %q, want nothing", e.Value)
+	}
 	v := []byte("mine")
 	put(t, s, "k", sessions.Entry{Value: v})
 	v[0] = 'X'
