@@ -85,8 +85,13 @@ func look(dir, here string) (f found, ok bool) {
 	if err != nil {
 		return f, false
 	}
-	text, ok := bytes.CutPrefix(bytes.TrimRight(env, "\x00"), []byte(noteName+"="))
-	if !ok || json.Unmarshal(text, &f.note) != nil {
+	var text []byte
+	for entry := range bytes.SplitSeq(env, []byte{0}) { // a shell adds some of its own
+		if note, ok := bytes.CutPrefix(entry, []byte(noteName+"=")); ok {
+			text = note
+		}
+	}
+	if text == nil || json.Unmarshal(text, &f.note) != nil {
 		return f, false
 	}
 	if f.info, err = runner.Recall(f.ID, f.Session); err != nil {
