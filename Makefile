@@ -4,7 +4,7 @@
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-test: ## prepare this machine, then everything that has to pass: 25 minutes on two processors
+test: ## prepare this machine, then everything that has to pass: 28 minutes on two processors
 	go run ./internal/ci all
 
 test-busy: ## the same beside two busy loops for each processor; nothing is retried
