@@ -174,7 +174,7 @@ func (a *app) overBroker(ctx context.Context, f serverFlags, serve func(*progres
 	defer a.closing(p, "sending telemetry", reports.close)
 	var text []byte
 	if f.watch {
-		text, _ = os.ReadFile(a.config) // open says why it cannot be read
+		text, _ = os.ReadFile(a.config) // an error is told by open, which reads it again
 	}
 	starting, end := p.begin(ctx, "opening backends")
 	x, err := a.open(starting)

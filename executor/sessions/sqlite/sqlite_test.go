@@ -59,9 +59,10 @@ func TestOversized(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	storetest.TestOversized(t, open(t, path), func(key string) {
 		db, err := sql.Open("sqlite", path)
-		if err == nil {
-			_, err = db.ExecContext(t.Context(), "UPDATE entry SET value = zeroblob(1048576) WHERE key = ?", key)
+		if err != nil {
+			t.Fatal(err)
 		}
+		_, err = db.ExecContext(t.Context(), "UPDATE entry SET value = zeroblob(1048576) WHERE key = ?", key)
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatal(err)
 		}
