@@ -127,7 +127,7 @@ func TestSuspendedEnds(t *testing.T) {
 	if !executor.As(s, &sus) {
 		t.Fatal("the backend suspends nothing")
 	}
-	if _, err := s.KeepAlive(t.Context(), 2*time.Second); err != nil { // not sooner: the run has to begin
+	if _, err := s.KeepAlive(t.Context(), 10*time.Second); err != nil { // not sooner: it has to be suspended
 		t.Fatal(err)
 	}
 	if err := sus.Suspend(t.Context()); err != nil {

@@ -45,8 +45,8 @@ func TestIdleSessionEnds(t *testing.T) {
 	}
 	t.Run("not-while-in-use", func(t *testing.T) {
 		t.Parallel()
-		s := one(t, executor.Spec{IdleTTL: 3 * time.Second})
-		if got := output(t, s, "import time; time.sleep(4.5); print(1)"); got != "1\n" {
+		s := one(t, executor.Spec{IdleTTL: 6 * time.Second})
+		if got := output(t, s, "import time; time.sleep(7.5); print(1)"); got != "1\n" {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -183,7 +183,7 @@ func TestSuspendEnds(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)
 	done := s.background(t, executor.Request{Command: []string{"/bin/sh", "-c", "echo 1; sleep 1000"}})
-	if _, err := s.KeepAlive(t.Context(), time.Second); err != nil {
+	if _, err := s.KeepAlive(t.Context(), 10*time.Second); err != nil { // not sooner: it has to be suspended
 		t.Fatal(err)
 	}
 	if err := s.Suspend(t.Context()); err != nil {
