@@ -25,7 +25,8 @@ except FileNotFoundError:
 with f:
     p = zlib.decompress(f.read()).decode().split("\0")
 p = dict(zip(p[::2], p[1::2]))
-exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
+c = compile(p["runner.py"], "<execbroker runner.py>", "exec")
+exec(c, {"PARTS": p, "CODE": c, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
 // GuestProgram returns the supervisor of a runner that serves HTTP, compressed, as the file that

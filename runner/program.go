@@ -71,7 +71,7 @@ if c.startswith(m):
 else:
     p = dict([zlib.decompress(p).decode().split("\0")[:2]])
     c = compile(p["runner.py"], "<execbroker runner.py>", "exec")
-exec(c, {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
+exec(c, {"PARTS": p, "CODE": c, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
 // bridge hands its standard input and output to the supervisor and waits until the supervisor lets

@@ -1,7 +1,8 @@
 """Processes that keep state from run to run."""
 
+import marshal
 import os
-import time
+import sys
 from _collections import deque
 
 FIRST_SECONDS = 25  # for a new interpreter to accept code
@@ -246,24 +247,38 @@ def enter(cwd):
         pass  # the run that wants to begin there will fail by itself
 
 
+# What an interpreter of Python begins with. Its program is in a file without a name, and it goes on with built-in names of its own.
+LOADER = """import builtins, os, sys
+import marshal
+with open(6, "rb") as f:
+    code, names = marshal.load(f)
+for n in 3, 4, 5:
+    os.set_inheritable(n, False)
+exec(code, dict(names, __builtins__=dict(vars(builtins))))
+"""
+
+
 class Python(Interpreter):
+    """An interpreter of Python. It is executed anew: the supervisor's memory holds what earlier runs were given."""
+
     def launch(self, control):
         sup = self.sup
-        config, system, mark, env, parts = sup.config, sup.system, self.mark, sup.env, sup.parts
+        config, system, mark, env = sup.config, sup.system, self.mark, sup.env
         cwd = self.cwd or config["workdir"]
+        parts = {name: sup.parts[name] for name in ("cell.py", "notebook.py", "interpreter.py")}
+        program = os.memfd_create("interpreter")
+        with open(program, "wb", closefd=False) as f:
+            marshal.dump((CODE, {"PARTS": parts, "CONFIG": {"workdir": config["workdir"]}, "__name__": "interpreter"}), f)
+        os.lseek(program, 0, os.SEEK_SET)
 
         def job(out, err):
             null = os.open("/dev/null", os.O_RDONLY)
-            fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out), 5: reopen(err)}
-            become_user(config, system, mark, fds, (), config["workdir"])
-            os.environ.clear()
-            os.environ.update(env)
-            time.tzset()
+            fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out), 5: reopen(err), 6: program}
+            become_user(config, system, mark, fds, (), config["workdir"], range(7))
             enter(cwd)
-            names = dict(globals(), PARTS=parts, CONFIG=config, __name__="interpreter")
-            exec(part_of(parts, "interpreter.py"), names)
+            os.execve(sys.executable, [sys.executable, "-I", "-S", "-X", "utf8", "-c", LOADER], env)
 
-        self.fork(job, (control,))
+        self.fork(job, (control, program))
 
     def answer(self):
         self.control.send(CREDIT, 1)

@@ -636,4 +636,7 @@ def main(parts):
     job()
 
 
-main(PARTS)
+if __name__ == "runner":
+    main(PARTS)
+else:
+    exec(part_of(PARTS, "interpreter.py"))

@@ -391,7 +391,8 @@ def default_signals():
 
 
 def become_user(config, system, mark, fds, keep, cwd, inherit=()):
-    """Turns a forked process into one of user code. It keeps no right and no descriptor but those given.
+    """Turns a forked process into one of user code. It keeps no right and no descriptor but those given. It has to execute a program:
+    until then its memory is a copy of the supervisor's, which user code must not read.
 
     mark is a group that only its descendants are in, and that none of them can leave. fds maps numbers to descriptors; those in
     inherit, and 0 to 2, stay open in programs that it executes.
@@ -424,6 +425,5 @@ def become_user(config, system, mark, fds, keep, cwd, inherit=()):
     system.prctl(system.DEATHSIG, _signal.SIGKILL)
     if os.getppid() != system.pid:
         os._exit(137)  # the supervisor died before that
-    system.prctl(system.DUMPABLE, 1)
     os.umask(0o022)
     os.chdir(cwd)
