@@ -221,13 +221,14 @@ func (s *Server) converse(run execution) operation {
 			return run(w, r, c, b, req)
 		}
 		undo, err := b.lease.Once(r.Context(), req.ID)
-		if errors.Is(err, sessions.ErrRepeated) {
-			return 0, nil, repeated()
+		var e *executor.Error
+		if errors.Is(err, sessions.ErrRepeated) && errors.As(err, &e) {
+			return 0, nil, repeated(e.Ran)
 		} else if err != nil {
 			return 0, nil, err
 		}
 		status, v, err := run(w, r, c, b, req)
-		if err != nil && ProblemOf(err).Ran == executor.RanNo.String() {
+		if didNotRun(err) {
 			undo()
 		}
 		return status, v, err

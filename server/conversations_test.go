@@ -120,7 +120,7 @@ func TestConversationRepeats(t *testing.T) {
 	all[0].want(503, "POST", c+"/run", body)
 	all[1].want(200, "POST", c+"/run", body)
 	for _, w := range all {
-		has(t, w.want(409, "POST", c+"/run", body), `"kind":"repeated"`, `"ran":"maybe"`)
+		has(t, w.want(409, "POST", c+"/run", body), `"kind":"repeated"`, `"ran":"yes"`)
 		w.want(409, "POST", c+"/run/stream", body)
 	}
 	has(t, all[0].want(200, "POST", c+"/run", `{"code": "print(n)"}`), `"1\n"`)

@@ -162,7 +162,7 @@ type execution func(http.ResponseWriter, *http.Request, Client, *session, execut
 
 // within makes an operation on a session of an execution.
 func (s *Server) within(run execution) func(http.ResponseWriter, *http.Request, Client, *session) (int, any, error) {
-	return func(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
+	return func(w http.ResponseWriter, r *http.Request, c Client, b *session) (_ int, _ any, err error) {
 		var q RunRequest
 		if err := s.body(w, r, &q); err != nil {
 			return 0, nil, err
@@ -180,7 +180,7 @@ func (s *Server) within(run execution) func(http.ResponseWriter, *http.Request, 
 		if err != nil {
 			return 0, nil, err
 		}
-		defer over()
+		defer func() { over(err) }()
 		return run(w, r, c, b, req)
 	}
 }
@@ -198,16 +198,19 @@ func (s *Server) streamed(w http.ResponseWriter, r *http.Request, c Client, b *s
 const maxNamed = 10_000
 
 // name refuses a run whose ID was used before: its client did not get the answer, and the code must
-// not run twice. Clients can use the ID to send to the run until over is called.
-func (s *Server) name(b *session, id string, req executor.Request) (over func(), err error) {
+// not run twice. Clients can use the ID to send to the run until over is called with the outcome of
+// it. The ID of a run that did not begin can be used again.
+func (s *Server) name(b *session, id string, req executor.Request) (over func(error), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, known := b.runs[id]
+	before, known := b.runs[id]
 	switch {
 	case id == "":
-		return func() {}, nil
+		return func(error) {}, nil
+	case known && before != nil:
+		return nil, repeated(executor.RanMaybe)
 	case known:
-		return nil, repeated()
+		return nil, repeated(executor.RanYes)
 	case len(b.runs) >= maxNamed:
 		return nil, refuse(http.StatusTooManyRequests, "exhausted", "the session has had %d runs with an id; make a new one, or give no ids", maxNamed)
 	case b.runs == nil:
@@ -216,16 +219,29 @@ func (s *Server) name(b *session, id string, req executor.Request) (over func(),
 	t := &typing{terminal: req.Terminal}
 	t.input, _ = req.Stdin.(*stdin.Input)
 	b.runs[id] = t
-	return func() {
+	return func(err error) {
 		if t.input != nil {
 			t.input.Close()
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		b.runs[id] = nil
+		if didNotRun(err) {
+			delete(b.runs, id)
+		}
 	}, nil
 }
 
-func repeated() *Problem {
-	return &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "the id was used by an earlier run; the code was not run again"}
+// didNotRun reports whether the error of a run says that no code began.
+func didNotRun(err error) bool {
+	return err != nil && ProblemOf(err).Ran == executor.RanNo.String()
+}
+
+// repeated refuses an ID that was used by a run of which ran says whether it began.
+func repeated(ran executor.Ran) *Problem {
+	message := "the id was used by an earlier run; the code was not run again"
+	if ran == executor.RanMaybe {
+		message = "the id was used by an earlier request, and it is not known whether its run began; the code was not run again"
+	}
+	return &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: ran.String(), Message: message}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
@@ -81,9 +82,12 @@ func TestSessions(t *testing.T) {
 	if got := decode[Session](t, w.want(200, "GET", s, "")); got.Busy || got.Languages[0] != executor.Python || got.Backend != "box" {
 		t.Errorf("got %+v", got)
 	}
-	// The ID of a run can be used only once, so a repeated request does not run twice.
+	// The ID of a run can be used only once, so a repeated request does not run twice. That of a run
+	// that did not begin is free.
+	w.b.Fail(fake.OpRun, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
+	w.want(503, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`)
 	w.want(200, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`)
-	w.want(409, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`)
+	has(t, w.want(409, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`), `"ran":"yes"`)
 	has(t, w.want(200, "POST", s+"/run", `{"code": "print(n)"}`), `"1\n"`)
 
 	w.want(204, "DELETE", s, "")

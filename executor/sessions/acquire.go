@@ -185,8 +185,12 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, exi
 				Key: key, Subject: spec.Subject, Created: now,
 				Template: spec.Template, Languages: spec.Languages, Network: spec.Network,
 			}
-			if e.Lost, e.Why, err = m.wasLost(ctx, key); err != nil {
+			was, err := m.wasLost(ctx, key)
+			if err != nil {
 				return nil, err
+			}
+			if was != nil && (was.Subject == "" || was.Subject == spec.Subject) {
+				e.Lost, e.Why, e.On, e.IDs, e.Unsure = true, was.Why, was.On, was.IDs, was.Unsure
 			}
 			if e.Token, err = m.headToken(ctx, key); err != nil {
 				return nil, err

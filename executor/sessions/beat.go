@@ -171,5 +171,5 @@ func (m *Manager) check(ctx context.Context, key string, l *local) {
 	m.setSession(l, nil)
 	s.Close()                    // the sandbox is gone or dead
 	m.noteBehind(ctx, &e.Record) // if this fails, fewer runs are told than were lost
-	m.remove(ctx, &e)
+	m.removeLost(ctx, "sweep", &e, LossGone)
 }

@@ -421,7 +421,14 @@ func (m *Manager) getPieces(ctx context.Context, key string, h head) ([]byte, er
 
 // forgetKept removes the checkpoint of a key, and the note that the key lost a sandbox.
 func (m *Manager) forgetKept(ctx context.Context, key string) error {
-	if err := m.unnoteLost(ctx, key); err != nil {
+	was, err := m.wasLost(ctx, key)
+	if err == nil && was != nil {
+		err = m.unnoteLost(ctx, key)
+		if err == nil && was.Subject != "" {
+			err = m.unmark(ctx, ownedKey(was.Subject, key))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	h, e, err := m.loadHead(ctx, key)

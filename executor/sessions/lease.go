@@ -57,6 +57,8 @@ type Lease struct {
 	running   int                 // runs and installations in progress
 	maybe     time.Time           // until when a run may go on whose end is not known
 	first     bool                // nothing has run under this lease
+	noted     []string            // IDs of Once since the last run began
+	begun     []string            // IDs of Once whose runs have begun
 }
 
 var _ executor.Session = (*Lease)(nil)
@@ -148,6 +150,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 		next.Lost, next.Why, next.Ran = false, "", le.ran
 	}
 	next.Behind, next.Need, next.Installed = le.behind, le.need, le.installed
+	next.Unsure = slices.DeleteFunc(slices.Clone(next.Unsure), func(id string) bool { return slices.Contains(le.begun, id) })
 	le.mu.Unlock()
 	switch err := le.m.save(ctx, &next); {
 	case errors.Is(err, ErrConflict):
@@ -397,11 +400,22 @@ func (le *Lease) run(ctx context.Context, req executor.Request, emit func(execut
 	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
 		return le.session().Run(ctx, req, emit)
 	})
+	var e *executor.Error
+	if res != nil || errors.As(err, &e) && e.Ran == executor.RanYes {
+		le.began()
+	}
 	if res != nil {
 		le.note(req)
 	}
 	le.unknown(res, err, req.Limits.Or(le.Info().Run).WallTime)
 	return res, end(err)
+}
+
+// began stores for the record that the runs of the IDs that were noted have begun.
+func (le *Lease) began() {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.begun, le.noted = append(le.begun, le.noted...), nil
 }
 
 // unknown stores for the record that the end of a run is not known.

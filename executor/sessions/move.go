@@ -229,6 +229,7 @@ func (m *Manager) fork(ctx context.Context, r *Record, key string, s executor.Se
 		return m.fail("fork", executor.ErrInvalid, fmt.Errorf("key %.80q: another call has just made it", key))
 	}
 	if err == nil {
+		f.IDs, f.Unsure = nil, nil // its messages are others
 		err = m.noteLost(ctx, &f, LossForked)
 	}
 	return m.storeError(ctx, "fork", err)

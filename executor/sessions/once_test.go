@@ -3,7 +3,9 @@ package sessions_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/sessions"
@@ -27,7 +29,7 @@ func TestOnce(t *testing.T) {
 		l = b.acquire("k")
 		var e *executor.Error
 		if _, err := l.Once(w.Context(), "m1"); !errors.Is(err, sessions.ErrRepeated) || !errors.As(err, &e) || e.Ran != executor.RanMaybe {
-			w.Errorf("got %v", err)
+			w.Errorf("nothing has run: got %v", err)
 		}
 		for i := range 100 { // m2 was not run
 			if _, err := l.Once(w.Context(), fmt.Sprint("m", 2+i)); err != nil {
@@ -44,6 +46,99 @@ func TestOnce(t *testing.T) {
 			w.Errorf("got fresh %v, %v", l.Fresh, err)
 		}
 		w.do(l.Discard())
+	})
+}
+
+// TestOnceAfterTheSandbox ends a sandbox in each way there is, and waits for what processes do in
+// the background. The next lease says that the sandbox was lost, and its messages do not run again.
+func TestOnceAfterTheSandbox(t *testing.T) {
+	const later = 5 * time.Minute
+	for name, c := range map[string]struct {
+		options fake.Options
+		why     sessions.Loss
+		end     func(w *world, p *process) *process // returns the process that goes on
+	}{
+		"broken": {why: sessions.LossGone, end: func(w *world, p *process) *process { w.b.Break(w.b.Sandboxes()[0]); return p }},
+		"destroyed": {why: sessions.LossGone, end: func(w *world, p *process) *process {
+			for i, err := range p.x.Sessions(w.Context(), nil) {
+				w.do(errors.Join(err, p.x.Destroy(w.Context(), i.Handle)))
+			}
+			return p
+		}},
+		"idle":      {why: sessions.LossGone, end: func(w *world, p *process) *process { time.Sleep(2 * executor.DefaultIdleTTL); return p }},
+		"abandoned": {why: sessions.LossAbandoned, end: func(w *world, p *process) *process { w.do(p.m.Abandon(w.Context(), "k")); return p }},
+		"evicted":   {why: sessions.LossEvicted, end: func(w *world, p *process) *process { w.do(p.m.Evict(w.Context(), "k")); return p }},
+		"closed": {options: noAttach(), why: sessions.LossGone, end: func(w *world, p *process) *process {
+			p.stop()
+			return w.start("two", keeping(1, 0))
+		}},
+		"killed": {options: noAttach(), why: sessions.LossGone, end: func(w *world, p *process) *process {
+			p.kill()
+			return w.start("two", keeping(1, 0))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, c.options, func(w *world) {
+				p := w.start("one", keeping(1, 0))
+				spec := executor.Spec{Subject: "ann"}
+				l := p.acquire("k", spec)
+				_, err := l.Once(w.Context(), "ran")
+				w.do(err)
+				run(w, l, "x = 5")
+				_, err = l.Once(w.Context(), "unknown")
+				w.do(err)
+				release(w, l)
+				p = c.end(w, p)
+				time.Sleep(later)
+				l = p.acquire("k", spec)
+				if !l.Fresh || !l.Lost || l.Why != c.why {
+					w.Errorf("got fresh %v, lost %v, why %q", l.Fresh, l.Lost, l.Why)
+				}
+				for id, ran := range map[string]executor.Ran{"ran": executor.RanYes, "unknown": executor.RanMaybe} {
+					var e *executor.Error
+					if _, err := l.Once(w.Context(), id); !errors.Is(err, sessions.ErrRepeated) || !errors.As(err, &e) || e.Ran != ran {
+						w.Errorf("%s: got %v", id, err)
+					}
+				}
+				w.do(l.Discard())
+				l = p.acquire("k", spec)
+				if _, err := l.Once(w.Context(), "ran"); err != nil || l.Lost {
+					w.Errorf("after Discard: got lost %v, %v", l.Lost, err)
+				}
+				w.do(l.Discard())
+			})
+		})
+	}
+}
+
+// TestEndOfAnother: another subject that uses the key of a conversation whose sandbox has ended
+// learns nothing of it, and Erase forgets its messages.
+func TestEndOfAnother(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		p := w.start("one")
+		ann := executor.Spec{Subject: "ann"}
+		ends := func() {
+			l := p.acquire("k", ann)
+			_, err := l.Once(w.Context(), "m")
+			w.do(err)
+			run(w, l, "x = 5")
+			release(w, l)
+			w.b.Break(w.b.Sandboxes()[0])
+			time.Sleep(5 * time.Minute)
+		}
+		ends()
+		l := p.acquire("k", executor.Spec{Subject: "bob"})
+		if _, err := l.Once(w.Context(), "m"); err != nil || l.Lost {
+			w.Errorf("got lost %v, %v", l.Lost, err)
+		}
+		w.do(l.Discard())
+		ends()
+		w.do(p.m.Erase(w.Context(), "ann"))
+		for key, err := range w.store.Keys(w.Context(), "") {
+			if w.do(err); !strings.HasPrefix(key, "instance/") {
+				w.Errorf("after Erase there is %q", key)
+			}
+		}
 	})
 }
 

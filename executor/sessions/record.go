@@ -50,7 +50,18 @@ type Record struct {
 
 	Installed []executor.Packages `json:"installed,omitempty"` // in this sandbox, besides those of its Spec
 
-	IDs []string `json:"ids,omitempty"` // see Lease.Once
+	IDs    []string `json:"ids,omitempty"`    // see Lease.Once
+	Unsure []string `json:"unsure,omitempty"` // those of IDs of which it is not known whether their run began
+}
+
+// ended is what the Store keeps of a key whose record was removed because its sandbox has ended. An
+// earlier version kept the text of Why alone.
+type ended struct {
+	Why     Loss     `json:"why,omitempty"`
+	Subject string   `json:"subject,omitempty"`
+	On      string   `json:"on,omitempty"`
+	IDs     []string `json:"ids,omitempty"`
+	Unsure  []string `json:"unsure,omitempty"`
 }
 
 // Where records are in the Store.
@@ -157,21 +168,39 @@ func (m *Manager) remove(ctx context.Context, e *entry) error {
 	return m.unnote(ctx, e.Subject, e.Key)
 }
 
-// wasLost reports whether the sandbox of a key without a record has ended, and why, if it is known.
-func (m *Manager) wasLost(ctx context.Context, key string) (lost bool, why Loss, err error) {
+// wasLost returns what is known of a key without a record whose sandbox has ended, or nil.
+func (m *Manager) wasLost(ctx context.Context, key string) (*ended, error) {
 	e, err := m.store.Get(ctx, lostPrefix+key)
-	switch why = Loss(e.Value); why {
-	case LossEvicted, LossForked:
-	default:
-		why = ""
+	if err != nil || e.Rev == "" {
+		return nil, m.storeError(ctx, "acquire", err)
 	}
-	return e.Rev != "", why, m.storeError(ctx, "acquire", err)
+	var was ended
+	switch err, later := e.Decode(&was), (*SchemaError)(nil); {
+	case errors.As(err, &later):
+		return nil, m.storeError(ctx, "acquire", fmt.Errorf("the end of key %q: %w", key, later))
+	case err != nil:
+		was = ended{Why: Loss(e.Value)}
+	}
+	switch was.Why {
+	case LossGone, LossEvicted, LossForked:
+	default:
+		was.Why = ""
+	}
+	return &was, nil
 }
 
 // noteLost stores for the next Acquire of the key of r, which has no record, that the sandbox was
 // lost with its variables and files. An empty why says that it ended with its process.
 func (m *Manager) noteLost(ctx context.Context, r *Record, why Loss) error {
-	return m.mark(ctx, lostPrefix+r.Key, r.expires(), []byte(why)...)
+	var note Entry
+	if err := note.Encode(ended{Why: why, Subject: r.Subject, On: r.On, IDs: r.IDs, Unsure: r.Unsure}); err != nil {
+		return err
+	}
+	err := m.mark(ctx, lostPrefix+r.Key, r.expires(), note.Value...)
+	if err == nil && r.Subject != "" { // for Erase
+		err = m.mark(ctx, ownedKey(r.Subject, r.Key), r.expires())
+	}
+	return err
 }
 
 // removeLost removes the record of a sandbox that has ended, and notes that there was one.

@@ -95,6 +95,7 @@ func (m *Manager) Abandon(ctx context.Context, key string) error {
 		e.Record = Record{
 			Key: key, Subject: e.Subject, Created: e.Created, Used: now, Token: max(e.Token+1, now.UnixMicro()),
 			Template: e.Template, Languages: e.Languages, Network: e.Network, Lost: true, Why: LossAbandoned,
+			Behind: e.Behind, On: e.On, IDs: e.IDs, Unsure: e.Unsure,
 		}
 		switch err := m.save(ctx, &e); {
 		case errors.Is(err, ErrConflict):
