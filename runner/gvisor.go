@@ -19,6 +19,6 @@ func GVisorLacks() []executor.Feature {
 func (o Options) UnderGVisor() Options {
 	o.Without = append(slices.Clone(o.Without), GVisorLacks()...)
 	o.Capabilities.Features = slices.DeleteFunc(slices.Clone(o.Capabilities.Features), func(f executor.Feature) bool { return slices.Contains(GVisorLacks(), f) })
-	o.Capabilities.DefaultLimits.Processes = 0
+	o.Capabilities.DefaultLimits = executor.Limits{DiskBytes: o.Capabilities.DefaultLimits.DiskBytes} // a Spec cannot set the others
 	return o
 }

@@ -157,29 +157,14 @@ func furnish(ctx context.Context, s executor.Session, in Input) (out Output, ok 
 // Reset ends the sessions of a conversation, with their variables and files. The next call gets a
 // new session.
 func (t *Tool) Reset(ctx context.Context, c Conversation) error {
-	var errs []error
-	done := map[string]bool{}
-	caps := t.x.Info().Capabilities
-	for _, l := range t.o.with(caps).Languages {
-		k := key(c.ID, t.spec(c, l, caps).Languages)
-		if !done[k] {
-			done[k] = true
-			if err := t.m.Discard(ctx, k); err != nil && !errors.Is(err, executor.ErrNotFound) {
-				errs = append(errs, err)
-			}
+	groups, err := t.groups(ctx, c.ID)
+	errs := []error{err}
+	for _, g := range groups {
+		if err := t.m.Discard(ctx, key(c.ID, g)); err != nil && !errors.Is(err, executor.ErrNotFound) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// key returns the key of the session. It contains the languages, because a conversation has a
-// session for each language if the backend cannot mix them.
-func key(conversation string, languages []executor.Language) string {
-	var names []string
-	for _, l := range languages {
-		names = append(names, string(l))
-	}
-	return conversation + "/" + strings.Join(names, "+")
 }
 
 // interpreters returns the languages that have an interpreter.

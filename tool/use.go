@@ -213,8 +213,7 @@ func (t *Tool) acquire(ctx context.Context, c Conversation, l executor.Language,
 	if c.ID == "" { // otherwise strangers would share a sandbox
 		return nil, &executor.Error{Op: "tool", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("conversation: empty ID")}
 	}
-	spec := t.spec(c, caps.Interpreter(l), caps)
-	lease, err := t.m.Acquire(ctx, key(c.ID, spec.Languages), spec)
+	lease, err := t.lease(ctx, c, caps.Interpreter(l), caps)
 	if err != nil || c.Mirror == nil {
 		return lease, err
 	}

@@ -61,27 +61,11 @@ func Seal(key []byte, b Binding, archive []byte) ([]byte, error) {
 // in the sealed one, spelled alike. A seal of a later version is executor.ErrUnavailable with a
 // *VersionError.
 func Open(key []byte, now Binding, sealed []byte) (archive []byte, err error) {
-	deny := func(rule executor.Rule, why string) ([]byte, error) {
-		return nil, sealError(executor.ErrDenied, executor.Denial{Rule: rule}, errors.New(why))
+	was, archive, err := Unseal(key, sealed)
+	if err != nil {
+		return nil, err
 	}
-	content := sealed[:max(len(sealed)-sha256.Size, 0)]
-	if len(key) < MinKey || !hmac.Equal(code(key, content), sealed[len(content):]) {
-		return deny("", "the archive was not sealed with this key, or was changed since")
-	}
-	if m := anyMark.FindSubmatch(content); m != nil {
-		if v, _ := strconv.Atoi(string(m[1])); v > sealVersion {
-			return nil, sealError(executor.ErrUnavailable, executor.Denial{}, &VersionError{v, sealVersion})
-		}
-	}
-	rest, ok := bytes.CutPrefix(content, []byte(sealMark))
-	if !ok || len(rest) < 4 || uint64(len(rest)-4) < uint64(binary.BigEndian.Uint32(rest)) {
-		return deny("", "the seal is of another version")
-	}
-	n := 4 + int(binary.BigEndian.Uint32(rest))
-	var was Binding
-	if err := decode(rest[4:n], &was); err != nil {
-		return deny("", "the seal is of another version")
-	}
+	deny := func(rule executor.Rule, why string) ([]byte, error) { return nil, denied(rule, why) }
 	switch {
 	case was.Owner != now.Owner || was.Subject != now.Subject || was.Conversation != now.Conversation:
 		return deny(executor.RuleOwner, "the archive belongs to another owner, subject or conversation")
@@ -92,7 +76,34 @@ func Open(key []byte, now Binding, sealed []byte) (archive []byte, err error) {
 	case !now.Isolation.AtLeast(was.Isolation):
 		return deny("", fmt.Sprintf("isolation %q is weaker than %q", now.Isolation, was.Isolation))
 	}
-	return rest[n:], nil
+	return archive, nil
+}
+
+// Unseal checks that an archive was sealed with key and not changed since, and returns it with its
+// Binding, which the caller compares with what it knows. Its errors are those of Open.
+func Unseal(key, sealed []byte) (b Binding, archive []byte, err error) {
+	content := sealed[:max(len(sealed)-sha256.Size, 0)]
+	if len(key) < MinKey || !hmac.Equal(code(key, content), sealed[len(content):]) {
+		return Binding{}, nil, denied("", "the archive was not sealed with this key, or was changed since")
+	}
+	if m := anyMark.FindSubmatch(content); m != nil {
+		if v, _ := strconv.Atoi(string(m[1])); v > sealVersion {
+			return Binding{}, nil, sealError(executor.ErrUnavailable, executor.Denial{}, &VersionError{v, sealVersion})
+		}
+	}
+	rest, ok := bytes.CutPrefix(content, []byte(sealMark))
+	if !ok || len(rest) < 4 || uint64(len(rest)-4) < uint64(binary.BigEndian.Uint32(rest)) {
+		return Binding{}, nil, denied("", "the seal is of another version")
+	}
+	n := 4 + int(binary.BigEndian.Uint32(rest))
+	if err := decode(rest[4:n], &b); err != nil {
+		return Binding{}, nil, denied("", "the seal is of another version")
+	}
+	return b, rest[n:], nil
+}
+
+func denied(rule executor.Rule, why string) error {
+	return sealError(executor.ErrDenied, executor.Denial{Rule: rule}, errors.New(why))
 }
 
 // within reports whether p allows nothing that q does not.

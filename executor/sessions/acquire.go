@@ -77,7 +77,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 	*handle = old
 	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, existing, l)
 	var left executor.Session // that the conversation has moved from
-	if err == nil && !fresh && !existing && m.opts.Move != nil && m.opts.Move(s.Info().Handle) {
+	if err == nil && !fresh && !existing && m.Leaves(s.Info().Handle) {
 		if next, kept := m.move(ctx, e, spec, s); next != nil {
 			left, s, fresh, why, lease.Kept = s, next, true, LossMoved, kept
 		}

@@ -220,6 +220,11 @@ func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([
 // saveArchive saves an archive of s under the key of a record. It writes the pieces before the head
 // and removes old ones after it, so that the head is correct even after a crash in between.
 func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session, archive []byte) error {
+	return m.saveBound(ctx, r, m.binding(r, s), idleTTL(s), archive)
+}
+
+// saveBound is saveArchive with a binding and an idle TTL.
+func (m *Manager) saveBound(ctx context.Context, r *Record, b checkpoint.Binding, ttl time.Duration, archive []byte) error {
 	old, e, err := m.loadHead(ctx, r.Key)
 	if err != nil {
 		return err
@@ -227,12 +232,12 @@ func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session
 	if old.Token > r.Token {
 		return errLost
 	}
-	sealed, err := m.opts.Checkpoint.seal(m.binding(r, s), archive)
+	sealed, err := m.opts.Checkpoint.seal(b, archive)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	next := head{Subject: r.Subject, ID: rand.Text(), Size: int64(len(sealed)), Made: now, Until: now.Add(idleTTL(s) + 2*forget), Token: r.Token}
+	next := head{Subject: r.Subject, ID: rand.Text(), Size: int64(len(sealed)), Made: now, Until: now.Add(ttl + 2*forget), Token: r.Token}
 	err = m.putPieces(ctx, r.Key, next, sealed)
 	if err == nil {
 		err = m.saveHead(ctx, r.Key, next, e, next.Until)

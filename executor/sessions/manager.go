@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -246,6 +247,30 @@ func (m *Manager) Records(ctx context.Context, prefix string) iter.Seq2[Record, 
 			}
 		}
 	}
+}
+
+// Holds reports whether this process holds the session of a key. It does no I/O.
+func (m *Manager) Holds(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.keys[key]
+	return l != nil && l.session != nil
+}
+
+// Known returns the keys that begin with prefix and that the Store knows something of: a session,
+// one that ended within the last day, or a checkpoint. They are sorted.
+func (m *Manager) Known(ctx context.Context, prefix string) ([]string, error) {
+	var known []string
+	for _, dir := range []string{sessionPrefix, lostPrefix, headPrefix} {
+		for k, err := range m.store.Keys(ctx, dir+prefix) {
+			if err != nil {
+				return nil, m.storeError(ctx, "known", err)
+			}
+			known = append(known, k[len(dir):])
+		}
+	}
+	slices.Sort(known)
+	return slices.Compact(known), nil
 }
 
 // Close ends the leases. It detaches from sessions that can be attached to again, unless the Store

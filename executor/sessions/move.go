@@ -31,6 +31,9 @@ func (m *Manager) move(ctx context.Context, e *entry, spec executor.Spec, s exec
 	return next, kept
 }
 
+// Leaves reports whether Options.Move says that a session is to leave its backend.
+func (m *Manager) Leaves(h executor.Handle) bool { return m.opts.Move != nil && m.opts.Move(h) }
+
 // stays logs that a conversation could not move.
 func (m *Manager) stays(ctx context.Context, key, backend string, err error) {
 	if m.opts.Log != nil {

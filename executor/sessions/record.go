@@ -182,7 +182,7 @@ func (m *Manager) wasLost(ctx context.Context, key string) (*ended, error) {
 		was = ended{Why: Loss(e.Value)}
 	}
 	switch was.Why {
-	case LossGone, LossEvicted, LossForked:
+	case LossGone, LossEvicted, LossForked, LossMoved:
 	default:
 		was.Why = ""
 	}

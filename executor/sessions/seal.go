@@ -52,17 +52,23 @@ var errDamaged = errors.New("the checkpoint is incomplete, was changed, or has a
 
 // open decrypts what the Store has, and checks its seal.
 func (c *Checkpoints) open(now checkpoint.Binding, stored []byte) ([]byte, error) {
-	a, err := c.aead(now.Subject)
-	if err != nil {
-		return nil, err
-	}
-	sealed, err := a.Open(nil, nil, stored, []byte(now.Conversation))
-	if err != nil {
-		return nil, errDamaged
-	}
-	key, err := c.derived("seal", now.Subject)
+	key, sealed, err := c.decrypt(now.Subject, now.Conversation, stored)
 	if err != nil {
 		return nil, err
 	}
 	return checkpoint.Open(key, now, sealed)
+}
+
+// decrypt returns what the Store has of a key of a subject, as it was sealed, and the key of the
+// seal.
+func (c *Checkpoints) decrypt(subject, conversation string, stored []byte) (key, sealed []byte, err error) {
+	a, err := c.aead(subject)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sealed, err = a.Open(nil, nil, stored, []byte(conversation)); err != nil {
+		return nil, nil, errDamaged
+	}
+	key, err = c.derived("seal", subject)
+	return key, sealed, err
 }
