@@ -69,3 +69,9 @@ func TestOthersAreMade(t *testing.T) {
 	x, _ := open(t, func(*Config) {})
 	attempttest.Beside(t, x)
 }
+
+// TestBounds: nor does what it takes of tables that are one for the whole machine, up to a quarter.
+func TestBounds(t *testing.T) {
+	x, _ := open(t, func(*Config) {})
+	attempttest.Bounds(t, x, os.TempDir())
+}

@@ -278,3 +278,10 @@ func TestOthersAreMade(t *testing.T) {
 	t.Parallel()
 	attempttest.Beside(t, open(t))
 }
+
+// TestBounds: nor does what it takes of tables that are one for the whole machine, up to a quarter.
+func TestBounds(t *testing.T) {
+	f, err := testEngine(t).facts(t.Context())
+	check(t, err)
+	attempttest.Bounds(t, open(t), f.info.DockerRootDir)
+}

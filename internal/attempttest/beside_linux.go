@@ -1,9 +1,11 @@
 package attempttest
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -50,6 +52,19 @@ const held = `
 def attempt_to(do):
     try: do()
     except (OSError, ValueError): pass
+def in_child(do, *args):
+    try: pid = os.fork()
+    except OSError: return None
+    if pid == 0:
+        try: do(*args)
+        finally: os._exit(0)
+    return pid
+def wait_in_sockets(kind, more):
+    def pages(): return [int(line.split()[-1]) for line in open("/proc/net/sockstat") if line.startswith(kind)][0]
+    end = pages() + most - most // 20  # more takes some hundred
+    try:
+        while pages() < end: more()
+    except OSError: pass
 %s
 print("held", flush=True)
 sys.stdin.read()`
@@ -59,17 +74,33 @@ sys.stdin.read()`
 // end.
 func Beside(t *testing.T, x executor.Executor) {
 	t.Helper()
-	s, err := x.Create(t.Context(), executor.Spec{})
+	all := map[string]bounded{}
+	for name, code := range taking {
+		all[name] = bounded{taking: code}
+	}
+	take(t, x, all)
+}
+
+// take is Beside for some things.
+func take(t *testing.T, x executor.Executor, all map[string]bounded) {
+	t.Helper()
+	s, err := x.Create(t.Context(), executor.Spec{Run: executor.RunLimits{WallTime: 5 * time.Minute}}) // on a busy machine
 	must(t, err)
 	defer s.Close()
-	for name, code := range taking {
+	for name, b := range all {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			before, most := 0, 0
+			if b.used != nil {
+				before, most = b.most(t)
+			}
 			stdin, tell := io.Pipe()
 			defer tell.Close()
+			var r *executor.Result
 			taken, done := make(chan struct{}), make(chan error, 1)
 			go func() { // the test waits for it
-				text := prelude + strings.Replace(held, "%s", code, 1)
-				_, err := s.Run(t.Context(), executor.Request{Command: []string{"python3", "-I", "-S", "-c", text}, Stdin: stdin}, func(ev executor.Event) error {
+				text := prelude + fmt.Sprintf("most = %d", most) + strings.Replace(held, "%s", b.taking, 1)
+				var err error
+				r, err = s.Run(t.Context(), executor.Request{Command: []string{"python3", "-I", "-S", "-c", text}, Stdin: stdin}, func(ev executor.Event) error {
 					if strings.Contains(string(ev.Data), "held") {
 						close(taken)
 					}
@@ -80,7 +111,14 @@ func Beside(t *testing.T, x executor.Executor) {
 			select {
 			case <-taken:
 			case err := <-done:
-				t.Fatalf("nothing is held: %v", err)
+				if err != nil || b.used == nil || r.Reason != executor.ReasonMemory { // which is a limit of its own
+					t.Fatalf("nothing is held: %+v, %v", r, err)
+				}
+				t.Log("its memory limit has ended it")
+				done <- nil
+			}
+			if b.used != nil {
+				b.stopped(t, before, most)
 			}
 			beside(t, x)
 			tell.Close()
