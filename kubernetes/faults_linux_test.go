@@ -16,6 +16,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/attempttest"
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
 )
 
@@ -43,6 +44,8 @@ func TestCluster(t *testing.T) {
 		{"replicas", testReplicas},
 		{"deleted", testDeleted},
 		{"policy", testPolicy},
+		{"others-are-made", testOthersAreMade},
+		{"bounds", testBounds},
 	})
 }
 
@@ -209,6 +212,16 @@ func testHardening(t *testing.T, c *kubetest.Cluster) {
 	if got := run(t, create(t, x, full), code); !strings.Contains(got, "connect 10.98.0.2\n") || !strings.Contains(got, "interfaces\n") {
 		t.Errorf("with the full network the same code does not reach the API server; the attempts show nothing:\n%s", got)
 	}
+}
+
+// testOthersAreMade: what one pod takes of the node's kernel stops no other from being made.
+func testOthersAreMade(t *testing.T, c *kubetest.Cluster) {
+	attempttest.Beside(t, open(t, testConfig(c.Kubeconfig, namespace(t, c))))
+}
+
+// testBounds: nor does what it takes of tables that are one for the whole node, up to a quarter.
+func testBounds(t *testing.T, c *kubetest.Cluster) {
+	attempttest.Bounds(t, open(t, testConfig(c.Kubeconfig, namespace(t, c))), filepath.Dir(c.Kubeconfig))
 }
 
 // testRefusals makes pods that the cluster does not take or start: each is refused with its kind,

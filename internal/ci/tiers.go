@@ -78,7 +78,7 @@ var exhaustive = append([]rule{
 	{"kubernetes", "TestConformance/python/(" + stable + "|" + supervised + ")", 8, "likewise"},
 	{"kubernetes", "TestConformance/python/(" + transported + ")", 8, "likewise"},
 	{"kubernetes", "TestConformance/(" + unspoken + ")", 5, "likewise"},
-	{"kubernetes", "TestCluster", 9, "likewise: attacks, rights and policies"},
+	{"kubernetes", "TestCluster", 11, "likewise: attacks, rights, policies and what one pod takes of the node's kernel"},
 	{"kubernetes", "TestClusterFaults", 12, "likewise: faults, and what is left at the node"},
 	{"kubernetes", "TestPackages", 0.8, "Docker installs by the same code; TestBuilder says what fetches"},
 	{"backends/all", "TestKubernetes", 12, "it brings up a cluster; make test compares and moves between the other backends"},
