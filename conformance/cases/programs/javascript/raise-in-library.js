@@ -1,2 +1,2 @@
-var text = "{";
-var broken = JSON.parse(text);
+var unfinished = "{";
+var broken = JSON.parse(unfinished);
