@@ -46,12 +46,15 @@ func TestSignedTags(t *testing.T) {
 			t.Errorf("it passes: %s", script)
 		}
 	}
-	works(clone, "git init -q; mkdir -p docs/security dist; mkdir -m 700 ~/.ssh; echo text > dist/file; cd dist; sha256sum file > SHA256SUMS")
+	const file = "execbroker_0.1.0_linux_amd64.deb"
+	works(clone, "git init -q; mkdir -p docs/security dist; mkdir -m 700 ~/.ssh")
 	works(clone, sign[0])
+	works(clone, `echo text > dist/`+file+`; echo "\"gitCommit\": \"$(git rev-parse HEAD)\"" > dist/provenance.intoto.json; cd dist; sha256sum * > SHA256SUMS`)
 	works(clone, sign[1])
 	works(clone, check[0])
 	download := t.TempDir()
-	works(clone, "cp dist/* docs/security/allowed_signers "+download)
+	works(clone, "cp dist/* "+download)
+	check[1] = "cd " + clone + "\n" + check[0] + "cd " + download + "\n" + check[1]
 	works(download, check[1])
 
 	again := regexp.MustCompile(`v0\.1\.0`)
@@ -63,9 +66,9 @@ func TestSignedTags(t *testing.T) {
 	fails(clone, again.ReplaceAllString(check[0], "v0.1.3"))
 	works(download, "cp SHA256SUMS before; echo >> SHA256SUMS")
 	fails(download, check[1])
-	works(download, "mv before SHA256SUMS; echo more >> file")
+	works(download, "mv before SHA256SUMS; echo more >> "+file)
 	fails(download, check[1])
-	works(download, "echo text > file; ssh-keygen -Y sign -q -f ~/.ssh/other -n file < SHA256SUMS > SHA256SUMS.sig")
+	works(download, "echo text > "+file+"; ssh-keygen -Y sign -q -f ~/.ssh/other -n file < SHA256SUMS > SHA256SUMS.sig")
 	fails(download, check[1])
 }
 

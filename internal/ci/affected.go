@@ -23,7 +23,7 @@ var reads = map[string][]string{
 	"cmd/execbroker":       {"docs/grafana", "docs/guides", "server.json"},
 	"deploy/helm":          {"docs/guides/helm.md"},
 	"internal/attempttest": {"docs/security"},
-	"internal/ci/release":  {"deploy/helm/execbroker", "docs/guides/install.md"},
+	"internal/ci/release":  {"deploy/helm/execbroker", "docs/guides/install.md", "SECURITY.md"},
 	"docker":               {"docs/security"},
 	"examples/thirdparty":  {"docs/guides/write-an-adapter.md"},
 	"pyodide":              {"docs/security", "docs/reports"},

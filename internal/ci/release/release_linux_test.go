@@ -177,6 +177,7 @@ echo; cat out/seattle.svg`)
 		image := imageName + ":" + imageTag(version)
 		in(t, dist, "docker", "load", "--quiet", "--input", "execbroker_"+version+"_linux_amd64.oci.tar")
 		t.Cleanup(func() { exec.Command("docker", "image", "rm", "--force", image).Run() }) //nolint:errcheck,noctx // what is left is seen in the engine
+		in(t, dist, "sh", "-c", strings.ReplaceAll(commandsOf(t, "Check an image")[0], "0.1.0", version))
 		// A user whom the image does not know, without any right, who can write to memory only.
 		args := []string{"run", "--rm", "--network", "none", "--read-only", "--user", "12345:12345", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
 			"--tmpfs", "/tmp", "--tmpfs", "/var/cache/execbroker", "--volume", clone + ":/src:ro", "--workdir", "/src", image}
