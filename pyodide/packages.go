@@ -126,7 +126,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	}
 	loaded, err := s.load(ctx, h, ws)
 	if err != nil {
-		return driver.Exit{StateLost: h.isDead()}, err
+		return driver.Exit{StateLost: h.isDead()}, aboutPackages(p, err) // such as a wheel that cannot be unpacked
 	}
 	for _, w := range loaded {
 		if err := emit(executor.Event{Kind: executor.EventStdout, Data: fmt.Appendf(nil, "%s %s\n", w.Name, w.Version)}); err != nil {
@@ -136,8 +136,8 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	return driver.Exit{}, nil
 }
 
-// aboutPackages marks an error as one about packages that could not be downloaded, not about the
-// backend.
+// aboutPackages marks an error as one about packages that could not be downloaded or loaded, not
+// about the backend.
 func aboutPackages(p executor.Packages, err error) error {
 	var e *executor.Error
 	if !errors.As(err, &e) || e.Kind != executor.ErrUnavailable {

@@ -211,6 +211,82 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// TestHostileWheels installs wheels that are attacks, one after the other in a session. Its state
+// and its files, and another session, are as they were. What cannot be loaded is an error about the
+// package, and not about the backend, which others use.
+func TestHostileWheels(t *testing.T) {
+	t.Parallel()
+	evil := "open('/tmp/ran', 'w').close()\n"
+	many := map[string]string{}
+	for i := range 500 {
+		many[fmt.Sprintf("many/f%d.txt", i)] = ""
+	}
+	attacks := []struct {
+		name  string
+		files map[string]string
+		says  string // why it is refused; "": it is installed, without what leads elsewhere
+	}{
+		{"dots", map[string]string{"../../../../../../tmp/evil.py": evil, "../../../../../../workspace/evil.py": evil}, ""},
+		{"absolute", map[string]string{"/tmp/evil.py": evil, "/workspace/evil.py": evil}, ""},
+		{"backslashes", map[string]string{`..\..\..\..\..\..\tmp\evil.py`: evil}, ""},
+		{"data", map[string]string{"data-1.0.data/data/../../../../../../../../tmp/evil.py": evil}, ""},
+		{"long", map[string]string{strings.Repeat("x", 300) + ".py": evil}, "Filename too long"},
+		{"deep", map[string]string{strings.Repeat("d/", 300) + "x.py": evil}, ""},
+		{"many", many, ""},
+		{"library", map[string]string{"library.so": "\x00asm but not really"}, "Failed to load dynamic library"},
+		{"paths", map[string]string{"evil.pth": "import os; open('/tmp/ran', 'w').close()\n", "sitecustomize.py": evil, "usercustomize.py": evil}, ""},
+		{"shadows", map[string]string{"json.py": evil, "os.py": evil, "importlib/__init__.py": evil, "pyodide/__init__.py": evil, "_pyodide/__init__.py": evil, "js.py": evil, "pyodide_js.py": evil}, ""},
+	}
+	ws := demo(t)
+	for _, a := range attacks {
+		file, b, err := MakeWheel(a.name, "1.0", nil, a.files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ws[file] = b
+	}
+	dir := wheelDir(t, ws)
+	x := open(t, Config{Packages: Packages{Wheels: dir}})
+	s, near := create(t, x, executor.Spec{Limits: executor.Limits{DiskBytes: 1 << 20}}), create(t, x, executor.Spec{})
+	output(t, near, "near = 4711")
+	output(t, s, "kept = 1; open('mine', 'w').write('mine')")
+	const check = `import json, os
+print(open("mine").read(), json.loads("1"), os.listdir("."), os.listdir("/tmp"))`
+	const want = "mine 1 ['mine'] ['home']\n"
+	for _, a := range attacks {
+		r, err := s.Install(t.Context(), executor.Packages{Language: executor.Python, Names: []string{a.name}}, nil)
+		about := (*executor.PackageError)(nil)
+		if a.says == "" && (err != nil || r.Status != executor.StatusOK) || a.says != "" && (!errors.As(err, &about) || !strings.Contains(err.Error(), a.says)) {
+			t.Errorf("%s: got %s, %v, want %q", a.name, describeResult(r), err, a.says)
+		}
+		if got := output(t, s, "print(kept); "+check); got != "1\n"+want {
+			t.Errorf("%s: got %q, want %q", a.name, got, want)
+		}
+	}
+	// An interpreter that begins with all of them finds its own modules as well.
+	if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(t, s, check); got != want {
+		t.Errorf("after a reset: got %q, want %q", got, want)
+	}
+	// It is an attack where somebody imports it.
+	if got := output(t, s, "import sitecustomize, os; print(os.path.exists('/tmp/ran'))"); got != "True\n" {
+		t.Errorf("got %q, want that the module runs", got)
+	}
+	if r := addPackages(t, near, "demo"); r.Status != executor.StatusOK {
+		t.Errorf("another session: got %s", describeResult(r))
+	}
+	if got := output(t, near, "import demo, os; print(near, demo.VALUE, os.listdir('.'), os.listdir('/tmp'))"); got != "4711 demo over base [] ['home']\n" {
+		t.Errorf("another session: got %q", got)
+	}
+	for name, b := range ws {
+		if now, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(now, b) {
+			t.Errorf("%s has changed: %v", name, err)
+		}
+	}
+}
+
 // distributionOf writes a lock file for wheels and serves both, like a distribution of Pyodide.
 func distributionOf(t *testing.T, ws map[string][]byte) (dir, address string, asked *atomic.Int64) {
 	t.Helper()
