@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +19,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
@@ -82,8 +85,10 @@ type hostileArchive struct {
 	naive   string // what is said by a builder that unpacks as it is told; "": that one has nothing to show
 }
 
+const tooLong = "if len(name) > 2000 or len(parts) > 100 or max(map(len, name.split(b\"/\"))) > 255:"
+
 // unguarded is what becomes of archives where one check of ours is not made. Those that are
-// installed have taken in what is damaged or too large; the one that is not has ended the builder,
+// installed have taken in what is damaged or too large; those that are not have ended the builder,
 // as if the engine had failed.
 var unguarded = map[string]struct {
 	check, instead string
@@ -91,6 +96,11 @@ var unguarded = map[string]struct {
 }{
 	"long-name":     {"if size > MAX_HEADER:", "if False:", true},
 	"contradiction": {"except (FileExistsError, NotADirectoryError, IsADirectoryError):", "except ZeroDivisionError:", false},
+	"negative-size": {"if not digits.isdigit():", "if False:", false},
+	"negative-name": {"if not digits.isdigit():", "if False:", false},
+	"long-part":     {tooLong, "if False:", false},
+	"long-parts":    {tooLong, "if False:", false},
+	"deep":          {tooLong, "if False:", false},
 	"cut-short":     {`raise Bad("%s: its archive is damaged" % title)`, "pass", true},
 	"no-archive":    {`raise Bad("%s: its archive is damaged" % title)`, "pass", true},
 }
@@ -101,6 +111,9 @@ const naiveUnpack = `import tarfile
                 for member in it:
                     member.name = member.name.partition("/")[2] if member.name.startswith("package/") else member.name
                     it.extract(member, to, **({"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}))
+                    if member.isfifo():
+                        notes.append("it has a pipe")
+                        os.unlink(os.path.join(to, member.name))
             if os.path.lexists("/workspace/evil.js") or os.path.lexists("/tmp/evil.js"):
                 notes.append("it came out")
             if any(os.path.islink(os.path.join(d, f)) for d, ds, fs in os.walk(to) for f in ds + fs):
@@ -110,14 +123,14 @@ func link(kind byte, name, to string) packagestest.Entry {
 	return packagestest.Entry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: to}}
 }
 
-// longName is an archive that begins with a name of so many bytes, by a header that no program of
-// good will writes.
-func longName(size int) []byte {
+// crafted is an archive that begins with a header of a kind that no program of good will writes,
+// with these words as its size.
+func crafted(kind byte, name, size string, content ...byte) []byte {
 	h := make([]byte, 512)
-	copy(h, "././@LongLink")
-	copy(h[124:], fmt.Sprintf("%011o", size))
+	copy(h, name)
+	copy(h[124:], size)
 	copy(h[148:], "        ")
-	h[156] = 'L'
+	h[156] = kind
 	sum := 0
 	for _, b := range h {
 		sum += int(b)
@@ -126,9 +139,14 @@ func longName(size int) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	z.Write(h)
-	z.Write(bytes.Repeat([]byte("x"), size))
+	z.Write(content)
 	z.Close()
 	return b.Bytes()
+}
+
+// longName is an archive that begins with a name of so many bytes.
+func longName(size int) []byte {
+	return crafted('L', "././@LongLink", fmt.Sprintf("%011o", size), bytes.Repeat([]byte("x"), size)...)
 }
 
 // bomb is an archive with a file of so many zeros, a multiple of 1 MiB. It is compressed piece by
@@ -173,6 +191,13 @@ func TestHostileArchives(t *testing.T) {
 		"contradiction":  {packagestest.Pack(index, packagestest.Named("package/index.js/index.js", "x")), "as a file and as a directory", ""},
 		"long-name":      {longName(2 << 20), "has a name of", ""},
 		"bomb":           {bomb(1 << 29), "more than packages.size allows", "more than the 1048576 bytes"},
+		"negative-size":  {crafted('0', "package/index.js", "-0000001000", make([]byte, 4096)...), "its archive is damaged", ""},
+		"negative-name":  {crafted('L', "././@LongLink", "-0000001000", make([]byte, 4096)...), "its archive is damaged", ""},
+		"long-part":      {packagestest.Pack(index, packagestest.Named("package/"+strings.Repeat("x", 300)+".js", "x")), "which is too long", ""},
+		"long-parts":     {packagestest.Pack(index, packagestest.Named("package/"+strings.Repeat(strings.Repeat("d", 200)+"/", 21)+"x.js", "x")), "which is too long", ""},
+		"deep":           {packagestest.Pack(index, packagestest.Named("package/"+strings.Repeat("d/", 1500)+"x.js", "x")), "which is too long", ""},
+		"pipe":           {packagestest.Pack(index, link(tar.TypeFifo, "package/pipe", "")), "", "it has a pipe"},
+		"of-another":     {packagestest.Pack(index, packagestest.Named("package/node_modules/alpha/lib/index.js", "exports.version = 'evil'"), packagestest.Named("package/node_modules/alpha/package.json", `{"version": "9.0.0", "main": "lib/index.js"}`)), "", "ok"},
 		"many-files":     {packagestest.Pack(many...), "more than packages.size allows", "packages.size may be too small"},
 		"cut-short":      {half(packagestest.Pack(index)), "its archive is damaged", ""},
 		"no-archive":     {[]byte("x"), "its archive is damaged", ""},
@@ -310,6 +335,247 @@ func TestSourceDistribution(t *testing.T) {
 	without(t, &packages.PipProgram, `"--only-binary", ":all:", `, "")
 	if res := try(); ran.Load() == 0 {
 		t.Errorf("where packages may be built its program did not run: %s, %q", res.Status, res.Stderr)
+	}
+}
+
+// shadowing are the files of a wheel that runs where somebody looks for a module by one of these
+// names, or for files of paths: it leaves a file with the user, and asks the index for /ran.
+func shadowing(index string) map[string]string {
+	program := fmt.Sprintf(`import posix, sys
+try: posix.close(posix.open("/tmp/ran-%%d" %% posix.getuid(), posix.O_CREAT, 0o666))
+except OSError: pass
+if b"TOLD" not in posix.environ:
+    posix.environ[b"TOLD"] = b"1"
+    posix.putenv(b"TOLD", b"1")
+    posix.system("%%s -I -c 'import urllib.request; urllib.request.urlopen(\"%s/ran\", timeout=5)' >/dev/null 2>&1" %% sys.executable)
+`, index)
+	files := map[string]string{"shadows.py": "", "evil.pth": "import sys; exec(" + strconv.Quote(program) + ")\n"}
+	for _, name := range []string{"sitecustomize", "usercustomize", "json", "os", "signal", "shutil", "compileall", "resource", "pip/__init__", "encodings/__init__"} {
+		files[name+".py"] = program
+	}
+	return files
+}
+
+// TestHostileWheels installs wheels that are attacks. Each ends as a result of the package, and
+// leaves the session, the next one and what others have in the cache as they were.
+func TestHostileWheels(t *testing.T) {
+	dir := wheels(t)
+	x := newIndex(t, dir)
+	var ran atomic.Int32
+	inner := x.Config.Handler
+	x.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/ran" {
+			ran.Add(1)
+			return
+		}
+		inner.ServeHTTP(w, q)
+	})
+	many := map[string]string{}
+	for i := range 3000 {
+		many[fmt.Sprintf("many/f%d.txt", i)] = ""
+	}
+	attacks := map[string]struct {
+		files map[string]string
+		says  string // why it is refused; "": it is installed
+	}{
+		"dots":     {map[string]string{"../../../../tmp/evil.py": "x"}, "outside the target directory"},
+		"absolute": {map[string]string{"/tmp/evil.py": "x"}, "outside the target directory"},
+		"data":     {map[string]string{"data-1.0.data/data/../../../../tmp/evil.py": "x"}, "scheme key"},
+		"entries":  {map[string]string{"entries-1.0.dist-info/entry_points.txt": "[console_scripts]\n../../../../tmp/evil.py = x:y\n"}, "OSError"},
+		"long":     {map[string]string{strings.Repeat("x", 300) + ".py": "x"}, "File name too long"},
+		"deep":     {map[string]string{strings.Repeat("d/", 900) + "x.py": "x"}, "packages.size"},
+		"bomb":     {map[string]string{"bomb.bin": strings.Repeat("\x00", 64<<20)}, "packages.size"},
+		"many":     {many, "packages.size"},
+		"nested":   {map[string]string{"a.py": strings.Repeat("(", 150) + strings.Repeat(")", 150), "b.py": "x = " + strings.Repeat("-", 200_000) + "1", "c.py": "x = a" + strings.Repeat(".a", 200_000)}, ""},
+		"dense":    {map[string]string{"dense.py": "x = [" + strings.Repeat("[],", 500_000) + "]"}, ""},
+		"another":  {map[string]string{"alpha.py": "version = 'evil'", "alpha-9.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: alpha\nVersion: 9.0\n"}, "multiple .dist-info"},
+		"replaces": {map[string]string{"alpha.py": "version = 'evil'"}, ""},
+	}
+	var names []string
+	put := func(name string, files map[string]string) {
+		file, b, err := packagestest.Wheel(name, "1.0", nil, files)
+		check(t, err)
+		check(t, os.WriteFile(filepath.Join(dir, file), b, 0o600))
+	}
+	for name, a := range attacks {
+		names = append(names, name)
+		put(name, a.files)
+	}
+	put("shadows", shadowing(x.URL))
+	cache := t.TempDir()
+	box := openPackages(t, cache, driver.Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true, Size: 4 << 20})
+	first := create(t, box, executor.Spec{})
+	packagestest.Installs(t, first, "alpha 1.0", "alpha<2")
+	before := hashes(t, cache)
+
+	t.Run("sessions", func(t *testing.T) {
+		const few = 4
+		for i := range few {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				s := create(t, box, executor.Spec{})
+				defer s.Close()
+				packagestest.Installs(t, s, "alpha 1.0", "alpha<2")
+				for at := i; at < len(names); at += few {
+					name, want := names[at], attacks[names[at]].says
+					res := install(t, s, name)
+					if want == "" && res.Status != executor.StatusOK || want != "" && (res.Status != executor.StatusFailed || !strings.Contains(res.Stderr.String(), want)) {
+						t.Errorf("%s: got %s, %q, want %q", name, res.Status, res.Stderr, want)
+					}
+				}
+				says(t, s, `import alpha, os
+print(alpha.version, *[p for p in ("/tmp/evil.py", "/workspace/evil.py", "/opt/evil.py", "/evil.py", "/opt/packages/tmp") if os.path.lexists(p)])`, "1.0")
+				packagestest.Installs(t, s, "six 1.0", "six")
+			})
+		}
+		t.Run("shadows", func(t *testing.T) {
+			t.Parallel()
+			s := create(t, box, executor.Spec{})
+			defer s.Close()
+			packagestest.Installs(t, s, "shadows 1.0", "shadows")
+			packagestest.Installs(t, s, "six 1.0", "six") // by root, who imports json and others
+			if n := ran.Load(); n > 0 {
+				t.Errorf("it ran %d times in a builder", n)
+			}
+			asRoot := `import posix; print("ran-0" in posix.listdir("/tmp"))`
+			says(t, s, asRoot, "False")
+			// It would, if root's Python looked where packages are.
+			if out := execAs(t, s, root, "env", "PYTHONPATH=/opt/packages", python, "-c", ""); out != "" {
+				t.Log(out)
+			}
+			says(t, s, asRoot, "True")
+		})
+	})
+	for f, sum := range before {
+		if hashes(t, cache)[f] != sum {
+			t.Errorf("%s has changed", f)
+		}
+	}
+	for what, s := range map[string]executor.Session{"the first session": first, "the next one": create(t, box, executor.Spec{})} {
+		t.Log(what)
+		if what != "the first session" {
+			packagestest.Installs(t, s, "alpha 1.0", "alpha<2")
+		}
+		says(t, s, "import alpha, json; print(alpha.version, json.loads('1'))", "1.0 1")
+	}
+
+	// A builder that starts Python where packages are runs them.
+	without(t, &packages.PipProgram, "deliver(found,", "subprocess.run([sys.executable, \"-c\", \"\"], env=dict(os.environ, PYTHONPATH=\"out\"))\ndeliver(found,")
+	s := create(t, box, executor.Spec{})
+	defer s.Close()
+	install(t, s, "shadows")
+	if ran.Load() == 0 {
+		t.Error("where a builder looks for modules in packages, nothing of them ran")
+	}
+}
+
+// TestBuilderIsTakenOver has a package take over what fetches it. It is stopped as code in a
+// session is, reaches no network where packages come from a directory, and is gone when the
+// installation is over.
+func TestBuilderIsTakenOver(t *testing.T) {
+	out := attempttest.NewOutside(t)
+	image := hostileImage(t)
+	// A program that says how attempts ended: as the names and versions of packages.
+	taken := func(made []attempttest.Attempt) string {
+		command, err := json.Marshal(attempttest.Command(python, made, out.Vars))
+		check(t, err)
+		return fmt.Sprintf(`
+import subprocess
+said = subprocess.run(%s, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
+reply({"packages": [["said", line] for line in said.splitlines()], "files": []})
+`, command)
+	}
+	was := packages.PipProgram
+	t.Cleanup(func() { packages.PipProgram = was })
+	try := func(t *testing.T, p driver.Packages, program string) []string {
+		t.Helper()
+		packages.PipProgram = program
+		p.Allow, p.Size = allow("*"), 4<<20
+		box := openPackages(t, t.TempDir(), p, func(c *Config) { c.Image = image })
+		s := create(t, box, executor.Spec{})
+		defer s.Close()
+		res := install(t, s, "six")
+		if res.Status != executor.StatusOK {
+			t.Fatalf("got %s, %q", res.Status, res.Stderr)
+		}
+		return strings.Split(strings.TrimSpace(res.Stdout.String()), "\n")
+	}
+	for _, group := range []string{attempttest.Kernel, attempttest.Network, attempttest.Files, attempttest.Supervisor} {
+		t.Run(group, func(t *testing.T) {
+			made := attempttest.Of(group, Type)
+			words := try(t, driver.Packages{Wheels: wheels(t)}, taken(made))
+			if len(words) != len(made) {
+				t.Fatalf("%d attempts: got %q", len(made), words)
+			}
+			for i, a := range made {
+				if word := strings.TrimPrefix(words[i], "said "); !a.IsStopped(word) {
+					t.Errorf("%s: got %q, want %q", a.Name, word, a.Stopped)
+				}
+			}
+			if n := out.Seen(); n > 0 {
+				t.Errorf("%d messages came out", n)
+			}
+		})
+	}
+
+	x := newIndex(t, wheels(t))
+	mark := "taken-over-" + strings.ToLower(rand.Text())
+	var reached atomic.Int32
+	running := func() bool {
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		check(t, err)
+		return slices.ContainsFunc(files, func(name string) bool {
+			text, _ := os.ReadFile(name) // of those that have ended meanwhile there is none
+			return bytes.Contains(text, []byte(mark))
+		})
+	}
+	inner := x.Config.Handler
+	x.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/reached" {
+			inner.ServeHTTP(w, q)
+			return
+		}
+		reached.Add(1)
+		for !running() { // until it asks no more
+			select {
+			case <-q.Context().Done():
+				t.Error("what it has left is not seen at this machine")
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	// It leaves a process that heeds no signal, and asks the index for something.
+	leaves := fmt.Sprintf(`
+import urllib.request
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for n in range(1, 65):
+            try: signal.signal(n, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        os.closerange(0, 4096)
+        os.execv(sys.executable, [sys.executable, "-I", "-c", "import time; time.sleep(100000)", %q])
+    os._exit(0)
+os.wait()
+try: said = "%%d" %% urllib.request.urlopen("%s/reached", timeout=60).status
+except OSError as e: said = "nothing"
+reply({"packages": [["said", said]], "files": []})
+`, mark, x.URL)
+	for _, c := range []struct {
+		name, says string
+		from       driver.Packages
+		reached    int32
+	}{
+		{"without a network", "said nothing", driver.Packages{Wheels: wheels(t)}, 0},
+		{"with a network", "said 200", driver.Packages{IndexURL: x.URL + "/simple", Insecure: true}, 1}, // in which it is seen to run
+	} {
+		if got := try(t, c.from, leaves); got[0] != c.says || reached.Load() != c.reached {
+			t.Errorf("%s: got %q, and it reached %d times what is outside, want %q and %d", c.name, got, reached.Load(), c.says, c.reached)
+		}
+		if running() {
+			t.Errorf("%s: it runs when the installation is over", c.name)
+		}
 	}
 }
 

@@ -121,6 +121,7 @@ var exhaustive = append([]rule{
 	{"docker", "Test(Wheels|Index)", 2, "make test installs from an index in TestRegistry and in the suite"},
 	{"docker", "TestBounds", 0.9, "it takes what the tests beside it may miss; make test takes other things in TestOthersAreMade"},
 	{"bubblewrap", "TestBounds", 0.4, "likewise"},
+	{"docker", "Test(HostileWheels|BuilderIsTakenOver)", 2, "make test has TestHostileArchives, TestHostileContent and TestSourceDistribution, and these attempts in sessions"},
 	{"docker", "Test(Floods|Verdicts)", 1, "runner makes the same floods over the runner alone"},
 	{"docs/guides", "TestGuides/(chat|conformance|dify|e2b-sdks|fronts|javascript-client|judge0|jupyter|librechat|nemo|onyx|page|parity|piston|terrarium)", 1.5, "make test runs the same programs in their own tests"},
 	{"docs/guides", "TestIncidents", 6, "make test runs what the pages rest on in the packages' own tests; these make incidents happen, and wait for leases, breakers and outages"},

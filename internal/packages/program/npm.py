@@ -124,8 +124,11 @@ def take(what, n):
 
 
 def number(field):
+    digits = field.strip(b"\0 ") or b"0"
+    if not digits.isdigit():  # int takes a sign as well
+        raise Bad("its archive is damaged")
     try:
-        return int(field.strip(b"\0 ") or b"0", 8)
+        return int(digits, 8)
     except ValueError:
         raise Bad("its archive is damaged")
 
@@ -197,6 +200,9 @@ def create(to, name, executable):
     parts = [p for p in parts if p not in ("", ".")][1:]  # the first one is usually "package"
     if not parts:
         return None
+    # The kernel's bounds, less the directories that are above. makedirs calls itself for each part.
+    if len(name) > 2000 or len(parts) > 100 or max(map(len, name.split(b"/"))) > 255:
+        raise Bad("its archive has the name %.200r, which is too long" % text)
     path = os.path.join(to, *parts)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)

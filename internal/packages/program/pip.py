@@ -41,6 +41,13 @@ elif ask["index_url"]:
 env.update(PIP_BREAK_SYSTEM_PACKAGES="1", PIP_NO_INPUT="1", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_ROOT_USER_ACTION="ignore")
 
 
+COMPILE = """
+import compileall, py_compile, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20))
+compileall.compile_dir("out", quiet=2, stripdir="out", prependdir=sys.argv[1], invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+"""
+
+
 def install(*args):
     # Only wheels: building a package would run programs of that package.
     command = [sys.executable, "-I", "-m", "pip", "install", "-vv", "--only-binary", ":all:", "--no-color", "--progress-bar", "off", "--retries", "1", "--timeout", "20", *source, *args]
@@ -75,10 +82,8 @@ if found:
     with open("pins", "w") as f:
         f.writelines("%s==%s\n" % p for p in found)
     install("--no-deps", "--no-compile", "--target", "out", "-r", "pins")
-    # Compile now: the files will be read where they cannot be written, and never change.
-    import compileall
-    import py_compile
-
-    compileall.compile_dir("out", quiet=2, stripdir="out", prependdir=ask["place"], invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    # Compile now: the files will be read where they cannot be written, and never change. Source that takes too much memory is left as
+    # it is: the bound is there so that only compiling fails, and not this program for want of the container's memory.
+    subprocess.run([sys.executable, "-I", "-S", "-c", COMPILE, ask["place"]], stdin=subprocess.DEVNULL)
 
 deliver(found, leave_out=["bin"])  # programs would not be found there
