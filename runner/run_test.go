@@ -652,3 +652,27 @@ func TestDir(t *testing.T) {
 		}
 	})
 }
+
+// TestInterruptedImport: a package whose import was interrupted can be imported again, as one that
+// has failed can.
+func TestInterruptedImport(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, root string) {
+		s := start(t, root)
+		s.code(t, `import os
+os.mkdir("pkg")
+open("pkg/part.py", "w").write("x = 1\n")
+open("pkg/__init__.py", "w").write("""from .part import *
+import os, time
+if not os.path.exists("go"): print("in", flush=True); time.sleep(1000)
+y = part.x
+""")`)
+		r := s.timesOut(t, executor.Request{Language: executor.Python, Code: "import sys; sys.path.append('.'); import pkg", Limits: executor.RunLimits{WallTime: time.Second}})
+		if r.err != nil || r.Reason != executor.ReasonWallTime || r.StateLost || r.stdout != "in\n" {
+			t.Errorf("got %+v", r)
+		}
+		if r := s.code(t, "open('go', 'w'); import pkg; pkg.y"); r.err != nil || r.value() != "1" {
+			t.Errorf("got %+v, %+v", r, r.Exception)
+		}
+	})
+}

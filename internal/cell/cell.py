@@ -183,6 +183,8 @@ class Interpreter:
         except BaseException as e:
             self._judge(out, e, name)
         _surely(_mend)
+        if out.interrupted:
+            _surely(_forget_halves)
         _surely(self._restore, saved)
         _surely(self._flush)
         return out
@@ -749,6 +751,19 @@ def _mend():
     for k, v in __builtins__.items():
         if now.get(k, now) is not v and (k not in now or callable(v) and not callable(now[k])):
             now[k] = v
+
+
+def _forget_halves():
+    """Forgets the modules of packages whose import did not end. Python forgets such a package, and
+    could not import it again with the modules that it has kept: "from .part import *" would not
+    bind part."""
+    try:
+        for name in sorted(n for n in list(sys.modules) if type(n) is str):
+            package = name.rpartition(".")[0]
+            if package and package not in sys.modules:
+                del sys.modules[name]
+    except Exception:  # it is no dictionary any more: that is the state of the user
+        pass
 
 
 def _surely(f, *args):
