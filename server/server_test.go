@@ -82,8 +82,8 @@ func TestSessions(t *testing.T) {
 	if got := decode[Session](t, w.want(200, "GET", s, "")); got.Busy || got.Languages[0] != executor.Python || got.Backend != "box" {
 		t.Errorf("got %+v", got)
 	}
-	// The ID of a run can be used only once, so a repeated request does not run twice. That of a run
-	// that did not begin is free.
+	// The ID of a run can be used only once, so a repeated request does not run twice. That of a
+	// run that did not begin is free.
 	w.b.Fail(fake.OpRun, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
 	w.want(503, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`)
 	w.want(200, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`)

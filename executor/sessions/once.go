@@ -15,11 +15,11 @@ var ErrRepeated = errors.New("sessions: the id was used by an earlier message, w
 const maxIDs = 100
 
 // Once notes in the Store that the message with this ID is going to run, so that a client can
-// repeat it, to any process, without a second run. It fails with ErrRepeated if the ID is one of the
-// last 100 of the key: with RanYes if a run of the lease that noted it began, and with RanMaybe if
-// that is not known, because a process died. The caller calls undo if the message was not run. An ID
-// has the form of executor.Request.ID. The IDs outlive the sandbox for a day, and end with Discard.
-// Once waits for one write to the Store.
+// repeat it, to any process, without a second run. It fails with ErrRepeated if the ID is one of
+// the last 100 of the key: with RanYes if a run of the lease that noted it began, and with RanMaybe
+// if that is not known, because a process died. The caller calls undo if the message was not run.
+// An ID has the form of executor.Request.ID. The IDs outlive the sandbox for a day, and end with
+// Discard. Once waits for one write to the Store.
 func (le *Lease) Once(ctx context.Context, id string) (undo func(), err error) {
 	ctx, end, err := le.use(ctx, "once")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // because no backend has all of its languages in one sandbox. Each gets the last checkpoint of key,
 // with all files, and the IDs of its messages; the lease of its first Acquire says that the
 // conversation has moved. Then key is forgotten. Of spec only Subject counts. A key that nothing is
-// known of is no error. Split waits for a lease of key in this process, and fails with ErrBusy while
-// another process has one.
+// known of is no error. Split waits for a lease of key in this process, and fails with ErrBusy
+// while another process has one.
 func (m *Manager) Split(ctx context.Context, key string, spec executor.Spec, into map[string]executor.Language) error {
 	l, err := m.lock(ctx, "split", key)
 	if err != nil {

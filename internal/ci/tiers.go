@@ -106,7 +106,7 @@ var exhaustive = append([]rule{
 	{"runner/sshtest", "TestConformance/javascript", 3, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"runner/sshtest", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|timeouts|ttl)", 3, "Docker runs them over the same runner"},
 	{"runner/sshtest", "TestConformance/(commands|pty|keep-alive)", 0.3, "Docker runs them over the same runner"},
-	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
+	{"docker", "TestConformanceOf(GVisor|Crun)", 6, "the suite over other runtimes than the engine's own"},
 	{"docker", "TestAttemptsOfGVisor", 0.6, "make test makes these attempts over the engine's own runtime"},
 	{"docker", "TestPodman", 0.3, "Podman is refused before it is asked for a sandbox, and nothing else needs it"},
 	{"docker", "TestOldImages", 0.3, "other tests of make test need no image of an older Debian"},
