@@ -75,6 +75,12 @@ func TestToolConversationsMove(t *testing.T) {
 							call(l, fmt.Sprintf("x = '%s'; write('%[1]s.txt', 'of %[1]s')", l), "")
 						}
 						change(w, b)
+						if way == "drain" && from == "mixed" && to == "apart" { // it stays until a checkpoint can be made
+							for range 3 {
+								w.at["a"].Fail(fake.OpRun, 3, unavailable)
+								call(executor.Python, "print(x)", "python\n")
+							}
+						}
 						for range 2 {
 							for _, l := range all {
 								call(l, fmt.Sprintf("print(x); print(read('%s.txt'))", l), fmt.Sprintf("%s\nof %[1]s\n", l))

@@ -80,10 +80,13 @@ func (t *Tool) lease(ctx context.Context, c Conversation, l executor.Language, c
 	lease, err := t.m.Acquire(ctx, k, spec)
 	if err == nil && len(spec.Languages) > 1 && !caps.Has(executor.FeatureMixedLanguages) && t.m.Leaves(lease.Info().Handle) {
 		// It cannot move as it is, and could stay on a backend that is to be left for ever.
-		if err := errors.Join(lease.Release(), t.m.Evict(ctx, k)); err != nil {
+		if err := lease.Release(); err != nil {
 			return nil, err
 		}
-		lease, err = t.m.Acquire(ctx, k, spec)
+		evicted := t.m.Evict(ctx, k)
+		if lease, err = t.m.Acquire(ctx, k, spec); evicted != nil {
+			return lease, err // it stays for now, as one whose move fails
+		}
 	}
 	if err == nil || len(spec.Languages) == 1 || !apart(err) {
 		return lease, err
