@@ -190,6 +190,9 @@ func hasCommands(steps []step) bool {
 
 // follow does what a reader of a guide does.
 func follow(t *testing.T, name string, g guide, steps []step, bin, engine string) {
+	if g.host {
+		takeTurns(t, steps)
+	}
 	dir := t.TempDir()
 	clone, home := filepath.Join(dir, "clone"), filepath.Join(dir, "home")
 	copyRepository(t, clone)
@@ -239,7 +242,11 @@ func follow(t *testing.T, name string, g guide, steps []step, bin, engine string
 				t.Fatalf("%s.md:%d: %v\n%s\n%s", name, s.line, err, s.text, sh.out.from(before))
 			}
 			for strings.HasSuffix(s.text, " &\n") && !served.MatchString(sh.out.from(before)) {
-				if err := sh.more(ctx); err != nil {
+				err := sh.more(ctx)
+				if strings.Contains(sh.out.from(before), "address already in use") {
+					err = errors.New("another has its address")
+				}
+				if err != nil {
 					t.Fatalf("%s.md:%d: %v: it does not serve\n%s\n%s", name, s.line, err, s.text, sh.out.from(before))
 				}
 			}
@@ -253,6 +260,25 @@ func follow(t *testing.T, name string, g guide, steps []step, bin, engine string
 		}
 	}
 }
+
+// turns has a mutex for each address of the machine's network at which guides listen.
+var turns sync.Map
+
+// takeTurns waits until no other guide uses the addresses of a guide.
+func takeTurns(t *testing.T, steps []step) {
+	var addresses []string
+	for _, s := range steps {
+		addresses = append(addresses, address.FindAllString(s.text, -1)...)
+	}
+	slices.Sort(addresses) // so that no two guides wait for each other
+	for _, a := range slices.Compact(addresses) {
+		m, _ := turns.LoadOrStore(a, new(sync.Mutex))
+		m.(*sync.Mutex).Lock()
+		t.Cleanup(m.(*sync.Mutex).Unlock)
+	}
+}
+
+var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 var served = regexp.MustCompile(`at http://127\.0\.0\.1:\d+`)
 
