@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	starlarkjson "go.starlark.net/lib/json"
 	"go.starlark.net/starlark"
@@ -20,11 +20,22 @@ import (
 // are listed. A function that is named reduce is called while a checkpoint is made, as Python calls
 // __reduce__.
 
-// These match the cells of package checkpoint, and in them the arguments.
-var (
-	checkpointCell = regexp.MustCompile(`^\(lambda b: .*"<checkpoint of execbroker>".*"args": ("(?:[^"\\]|\\.)*")\}\)\)\(__import__\("builtins"\)\)$`)
-	scriptCell     = regexp.MustCompile(`(?s)^void \(\(args\) => \{.*\}\)\(JSON\.parse\(("(?:[^"\\]|\\.)*")\)\) // <checkpoint of execbroker>$`)
-)
+// checkpointCell returns the literal of the arguments in a cell of package checkpoint, and whether
+// the cell is JavaScript.
+func checkpointCell(src string) (args string, script, ok bool) {
+	const mark = "<checkpoint of execbroker>"
+	for i, parts := range [][3]string{
+		{"(lambda b: ", `"args": `, `}))(__import__("builtins"))`},
+		{"void ((args) => {", "})(JSON.parse(", ")) // " + mark},
+	} {
+		rest, ends := strings.CutSuffix(src, parts[2])
+		at := strings.LastIndex(rest, parts[1])
+		if ends && at >= 0 && strings.HasPrefix(src, parts[0]) && strings.Contains(src, mark) {
+			return rest[at+len(parts[1]):], i == 1, true
+		}
+	}
+	return "", false, false
+}
 
 // A carried variable is a step of a manifest, or, without a size, something that is omitted.
 type carried struct {
@@ -37,18 +48,15 @@ type carried struct {
 
 // checkpoint does what the cell of package checkpoint asks for, and reports whether src is one.
 func (e *execution) checkpoint(t *starlark.Thread, src string) bool {
-	m, script := checkpointCell.FindStringSubmatch(src), false
-	if m == nil {
-		m, script = scriptCell.FindStringSubmatch(src), true
-	}
-	if m == nil {
+	literal, script, ok := checkpointCell(src)
+	if !ok {
 		return false
 	}
 	var args struct {
 		Path  string `json:"path"`
 		Limit *int   `json:"limit"` // only to make one
 	}
-	text, err := strconv.Unquote(m[1])
+	text, err := strconv.Unquote(literal)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &args)
 	}
