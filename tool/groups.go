@@ -41,12 +41,14 @@ func (t *Tool) groups(ctx context.Context, conversation string) (groups [][]exec
 	return groups, err
 }
 
-// group returns the group of a language in a conversation. want is the group that a new
+// group returns the group of a language in a conversation. spec has the group that a new
 // conversation would have, of what the backends can do now. A language that the conversation has
-// not used gets a group without those that have one.
-func (t *Tool) group(ctx context.Context, conversation string, l executor.Language, want []executor.Language) ([]executor.Language, error) {
+// not used gets a group without those that have one. The groups become that of spec once all of
+// their sandboxes have ended or leave.
+func (t *Tool) group(ctx context.Context, conversation string, l executor.Language, spec executor.Spec) ([]executor.Language, error) {
+	want := spec.Languages
 	for _, g := range [][]executor.Language{want, {l}} {
-		if t.m.Holds(key(conversation, g)) {
+		if t.m.Stays(key(conversation, g)) {
 			return g, nil
 		}
 	}
@@ -54,30 +56,67 @@ func (t *Tool) group(ctx context.Context, conversation string, l executor.Langua
 	if err != nil {
 		return nil, err
 	}
-	has := func(l executor.Language) bool {
-		return slices.ContainsFunc(groups, func(g []executor.Language) bool { return slices.Contains(g, l) })
+	left := slices.Clone(want)
+	from := map[string]executor.Language{}
+	for _, g := range groups {
+		if slices.Equal(g, want) {
+			return g, nil
+		}
+		if len(g) == 1 && slices.Contains(want, g[0]) {
+			from[key(conversation, g)] = g[0]
+		}
+		left = slices.DeleteFunc(left, func(l executor.Language) bool { return slices.Contains(g, l) })
 	}
-	for _, g := range append([][]executor.Language{want}, groups...) {
-		if slices.Contains(g, l) && slices.ContainsFunc(groups, func(other []executor.Language) bool { return slices.Equal(g, other) }) {
+	if len(want) > 1 && len(from) > 0 {
+		if merged, err := t.m.Merge(ctx, key(conversation, want), spec, from); merged || err != nil {
+			return want, err
+		}
+	}
+	for _, g := range groups {
+		if slices.Contains(g, l) {
 			return g, nil
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(want), func(other executor.Language) bool { return other != l && has(other) }), nil
+	return left, nil
+}
+
+// merged reports whether the groups of a conversation were merged into one while this call waited
+// for the key of lease, of which nothing was left then.
+func (t *Tool) merged(ctx context.Context, lease *sessions.Lease, into string) (bool, error) {
+	if lease.Key == into || !lease.Fresh || lease.Kept != nil {
+		return false, nil
+	}
+	known, err := t.m.Known(ctx, into)
+	return slices.Contains(known, into), err
 }
 
 // lease leases the session of the group of a language.
 func (t *Tool) lease(ctx context.Context, c Conversation, l executor.Language, caps executor.Capabilities) (*sessions.Lease, error) {
 	spec := t.spec(c, l, caps)
-	alone := spec.Languages[:1:1]
+	want := spec.Languages
+	alone := want[:1:1]
 	if l != Bash {
 		alone = []executor.Language{l}
 	}
 	var err error
-	if spec.Languages, err = t.group(ctx, c.ID, alone[0], spec.Languages); err != nil {
+	if spec.Languages, err = t.group(ctx, c.ID, alone[0], spec); err != nil {
 		return nil, err
 	}
 	k := key(c.ID, spec.Languages)
 	lease, err := t.m.Acquire(ctx, k, spec)
+	if err == nil {
+		merged, err := t.merged(ctx, lease, key(c.ID, want))
+		if err != nil {
+			return nil, errors.Join(err, lease.Release())
+		}
+		if merged {
+			spec.Languages = want
+			if err := lease.Discard(); err != nil {
+				return nil, err
+			}
+			return t.m.Acquire(ctx, key(c.ID, want), spec)
+		}
+	}
 	if err == nil && len(spec.Languages) > 1 && !caps.Has(executor.FeatureMixedLanguages) && t.m.Leaves(lease.Info().Handle) {
 		// It cannot move as it is, and could stay on a backend that is to be left for ever.
 		if err := lease.Release(); err != nil {

@@ -72,6 +72,12 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 	if err != nil {
 		return nil, err
 	}
+	if e.made {
+		if err := m.admit(ctx, e); err != nil {
+			m.remove(context.WithoutCancel(ctx), e)
+			return nil, err
+		}
+	}
 	lease := m.newLease(e, l)
 	old, held := e.Handle, l.session
 	*handle = old
@@ -190,15 +196,15 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, exi
 				return nil, err
 			}
 			if was != nil && (was.Subject == "" || was.Subject == spec.Subject) {
-				e.Lost, e.Why, e.On, e.IDs, e.Unsure = true, was.Why, was.On, was.IDs, was.Unsure
+				e.Lost, e.Why, e.On, e.Used, e.IDs, e.Unsure = true, was.Why, was.On, was.Used, was.IDs, was.Unsure
 			}
 			if e.Token, err = m.headToken(ctx, key); err != nil {
 				return nil, err
 			}
 		}
-		made := e.rev == ""
-		e.other = !made && e.Life != m.life
-		if e.inherited = !made && !e.Until.IsZero(); e.inherited { // its holder has not released it, and its runs may go on
+		e.made, e.before = e.rev == "", e.Used
+		e.other = !e.made && e.Life != m.life
+		if e.inherited = !e.made && !e.Until.IsZero(); e.inherited { // its holder has not released it, and its runs may go on
 			e.Running = later(e.Running, longestRun(e.Handle, e.Until))
 		}
 		e.Instance, e.Life, e.Until, e.Used = m.opts.Instance, m.life, now.Add(m.opts.LeaseTTL), now
@@ -212,12 +218,6 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, exi
 			// The write may have succeeded all the same. Then the lease is ours, is not renewed,
 			// and expires.
 			return nil, m.storeError(ctx, "acquire", err)
-		}
-		if made {
-			if err := m.admit(ctx, &e); err != nil {
-				m.remove(context.WithoutCancel(ctx), &e)
-				return nil, err
-			}
 		}
 		return &e, nil
 	}
@@ -352,33 +352,41 @@ func (m *Manager) countSubject(ctx context.Context, subject string, most int) (i
 
 // open returns the session of a record that this process has leased: the one that it holds, the one
 // that it can attach to, or a new one and the reason why it is new. It stops when the lease is lost
-// or the caller gives up. In e it records since when the backend has been unavailable.
+// or the caller gives up.
 func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.Spec, existing bool, l *local) (s executor.Session, fresh bool, why Loss, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer context.AfterFunc(leased, cancel)()
-	began := time.Now()
-	replaceable := m.replaceable(&e.Record, began)
-	s, err = m.reach(ctx, e, l, replaceable)
-	why = LossGone
+	s, why, err = m.find(ctx, e, l, !existing)
 	switch {
-	case s != nil:
-		return s, false, "", nil
-	case unreachable(err):
-		if e.Unavailable.IsZero() {
-			e.Unavailable = began
-		}
-		if existing || !replaceable && !m.replaceable(&e.Record, time.Now()) || ctx.Err() != nil {
-			return nil, false, "", err
-		}
-		why = LossUnavailable
-	case err != nil:
-		return nil, false, "", err
+	case s != nil || err != nil:
+		return s, false, "", err
 	case existing:
 		return nil, false, "", m.fail("acquire", executor.ErrNotFound, errNone)
 	}
 	s, err = m.sandbox(ctx, &e.Record, spec)
 	return s, err == nil, why, err
+}
+
+// find returns the session of a record, or nil and why it is lost. With replace that may be because
+// its backend has been unavailable for long enough. In e it records since when it has been.
+func (m *Manager) find(ctx context.Context, e *entry, l *local, replace bool) (s executor.Session, why Loss, err error) {
+	began := time.Now()
+	replaceable := m.replaceable(&e.Record, began)
+	s, err = m.reach(ctx, e, l, replaceable)
+	switch {
+	case s != nil:
+		return s, "", nil
+	case unreachable(err):
+		if e.Unavailable.IsZero() {
+			e.Unavailable = began
+		}
+		if !replace || !replaceable && !m.replaceable(&e.Record, time.Now()) || ctx.Err() != nil {
+			return nil, "", err
+		}
+		return nil, LossUnavailable, nil
+	}
+	return nil, LossGone, err
 }
 
 // reach returns the existing session, or nil if it is gone. If brief is set, it waits only a short

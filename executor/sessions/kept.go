@@ -139,12 +139,18 @@ func (m *Manager) checkpointOptions(s executor.Session) checkpoint.Options {
 	return checkpoint.Options{MaxBytes: m.opts.Checkpoint.Most, Limits: executor.RunLimits{WallTime: wall}}
 }
 
-// binding says to whom the checkpoint of a key belongs.
+// binding says to whom the checkpoint of a key belongs. The options of the Manager choose where a
+// session that is to leave its backend goes, also one with a weaker isolation.
 func (m *Manager) binding(r *Record, s executor.Session) checkpoint.Binding {
-	return checkpoint.Binding{
-		Owner: m.opts.Checkpoint.Owner, Subject: r.Subject, Conversation: r.Key, Language: s.Info().Capabilities.Languages[0].Language,
-		Network: r.Network, Isolation: s.Info().Capabilities.Isolation,
+	i := s.Info()
+	b := checkpoint.Binding{
+		Owner: m.opts.Checkpoint.Owner, Subject: r.Subject, Conversation: r.Key, Language: i.Capabilities.Languages[0].Language,
+		Network: r.Network, Isolation: i.Capabilities.Isolation,
 	}
+	if m.Leaves(i.Handle) {
+		b.Isolation = executor.IsolationProcess
+	}
+	return b
 }
 
 // keeps reports whether checkpoints of s are made.
@@ -352,6 +358,7 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 		return s, nil, m.storeError(ctx, "acquire", err)
 	}
 	b := m.binding(&e.Record, s)
+	b.Isolation = s.Info().Capabilities.Isolation
 	if e.On != "" || m.opts.Checkpoint.Weaker { // the application has said so
 		b.Isolation = executor.IsolationMicroVM // at least any other
 	}
@@ -387,7 +394,7 @@ func (m *Manager) later(key string, err *checkpoint.VersionError) error {
 // unpack restores an archive of a key into a session of it, and says in kept what that got.
 func (m *Manager) unpack(ctx context.Context, s executor.Session, archive []byte, kept *Kept) error {
 	opts := m.checkpointOptions(s)
-	opts.Known = true
+	opts.Known, opts.MaxBytes = true, MaxCheckpoint // Merge may have made more than Most of several
 	made, err := checkpoint.Restore(ctx, keeper{s}, bytes.NewReader(archive), opts)
 	if err == nil {
 		kept.Files, kept.Names, kept.Omitted, kept.Installed = made.Files, made.Names(), made.Omitted, made.Packages

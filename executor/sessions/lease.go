@@ -316,6 +316,23 @@ func (le *Lease) abandon(ctx context.Context, unavailable time.Time) {
 	})
 }
 
+// forget ends a lease and removes its record and what the Store has kept of the key. The caller
+// keeps the lock of the key.
+func (le *Lease) forget(ctx context.Context) (err error) {
+	le.once.Do(func() {
+		lost := le.stop()
+		le.m.mu.Lock()
+		le.l.lease = nil
+		le.m.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
+		defer cancel()
+		if e := <-le.record; !lost { // the record last: who waits for it must not find half of the rest
+			err = errors.Join(le.m.discardKept(ctx, le.Key), le.m.storeError(ctx, "forget", unlessConflict(le.m.remove(ctx, e))))
+		}
+	})
+	return err
+}
+
 // Close refuses: use Release or Discard.
 func (le *Lease) Close() error {
 	return le.m.fail("close", executor.ErrUnsupported, errors.New("a lease is ended by Release or Discard"))

@@ -249,12 +249,16 @@ func (m *Manager) Records(ctx context.Context, prefix string) iter.Seq2[Record, 
 	}
 }
 
-// Holds reports whether this process holds the session of a key. It does no I/O.
-func (m *Manager) Holds(key string) bool {
+// Stays reports whether this process holds the session of a key, and Options.Move lets it stay. It
+// does no I/O.
+func (m *Manager) Stays(key string) bool {
+	var s executor.Session
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := m.keys[key]
-	return l != nil && l.session != nil
+	if l := m.keys[key]; l != nil {
+		s = l.session
+	}
+	m.mu.Unlock()
+	return s != nil && !m.Leaves(s.Info().Handle)
 }
 
 // Known returns the keys that begin with prefix and that the Store knows something of: a session,

@@ -16,7 +16,7 @@ import (
 // tries again: then the session that is returned is nil. The caller ends s.
 func (m *Manager) move(ctx context.Context, e *entry, spec executor.Spec, s executor.Session) (next executor.Session, kept *Kept) {
 	var archive []byte
-	err := errors.New("no checkpoint can be made of it, or a run may go on in it")
+	err := errStuck
 	if m.keeps(s) && !time.Now().Before(e.Running) {
 		archive, err = m.archive(ctx, &e.Record, s)
 	}
@@ -30,6 +30,8 @@ func (m *Manager) move(ctx context.Context, e *entry, spec executor.Spec, s exec
 	e.On = ""
 	return next, kept
 }
+
+var errStuck = errors.New("no checkpoint can be made of it, or a run may go on in it")
 
 // Leaves reports whether Options.Move says that a session is to leave its backend.
 func (m *Manager) Leaves(h executor.Handle) bool { return m.opts.Move != nil && m.opts.Move(h) }
@@ -121,6 +123,7 @@ func (le *Lease) evict(ctx context.Context) error {
 		if closed != nil {
 			return closed // the sandbox may live, and the record names it
 		}
+		e.Used = e.before // to evict is not to use
 		return le.m.removeLost(ctx, "evict", e, LossEvicted)
 	})
 }

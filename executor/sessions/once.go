@@ -33,8 +33,9 @@ func (le *Lease) Once(ctx context.Context, id string) (undo func(), err error) {
 			}
 			return
 		}
+		most := max(maxIDs, len(r.IDs)) // more after Merge
 		r.IDs = append(slices.Clone(r.IDs), id)
-		r.IDs = r.IDs[max(0, len(r.IDs)-maxIDs):]
+		r.IDs = r.IDs[max(0, len(r.IDs)-most):]
 		r.Unsure = slices.DeleteFunc(append(slices.Clone(r.Unsure), id), func(id string) bool { return !slices.Contains(r.IDs, id) })
 	})
 	if err = end(err); err != nil {

@@ -57,11 +57,12 @@ type Record struct {
 // ended is what the Store keeps of a key whose record was removed because its sandbox has ended. An
 // earlier version kept the text of Why alone.
 type ended struct {
-	Why     Loss     `json:"why,omitempty"`
-	Subject string   `json:"subject,omitempty"`
-	On      string   `json:"on,omitempty"`
-	IDs     []string `json:"ids,omitempty"`
-	Unsure  []string `json:"unsure,omitempty"`
+	Why     Loss      `json:"why,omitempty"`
+	Subject string    `json:"subject,omitempty"`
+	On      string    `json:"on,omitempty"`
+	Used    time.Time `json:"used,omitzero"`
+	IDs     []string  `json:"ids,omitempty"`
+	Unsure  []string  `json:"unsure,omitempty"`
 }
 
 // Where records are in the Store.
@@ -98,8 +99,10 @@ type entry struct {
 	rev   string
 	value []byte // as the Store has it, if there are fields that this program does not know
 	other bool   // another process had the last lease before ours
+	made  bool   // there was none
 
-	inherited bool // the last lease before ours was not released
+	before    time.Time // Used before the last lease
+	inherited bool      // the last lease before ours was not released
 }
 
 // forget is how long a record is kept after its sandbox has ended. The record says that there was a
@@ -182,7 +185,7 @@ func (m *Manager) wasLost(ctx context.Context, key string) (*ended, error) {
 		was = ended{Why: Loss(e.Value)}
 	}
 	switch was.Why {
-	case LossGone, LossEvicted, LossForked, LossMoved:
+	case LossGone, LossUnavailable, LossAbandoned, LossEvicted, LossForked, LossMoved:
 	default:
 		was.Why = ""
 	}
@@ -193,7 +196,7 @@ func (m *Manager) wasLost(ctx context.Context, key string) (*ended, error) {
 // lost with its variables and files. An empty why says that it ended with its process.
 func (m *Manager) noteLost(ctx context.Context, r *Record, why Loss) error {
 	var note Entry
-	if err := note.Encode(ended{Why: why, Subject: r.Subject, On: r.On, IDs: r.IDs, Unsure: r.Unsure}); err != nil {
+	if err := note.Encode(ended{Why: why, Subject: r.Subject, On: r.On, Used: r.Used, IDs: r.IDs, Unsure: r.Unsure}); err != nil {
 		return err
 	}
 	err := m.mark(ctx, lostPrefix+r.Key, r.expires(), note.Value...)

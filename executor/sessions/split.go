@@ -49,18 +49,8 @@ func (m *Manager) Split(ctx context.Context, key string, spec executor.Spec, int
 	}
 	for k, language := range into {
 		part := r
-		part.Key = k
-		if archive != nil {
-			b.Conversation, b.Language = k, language
-			err = m.saveBound(ctx, &part, b, cmp.Or(r.Handle.IdleTTL, executor.DefaultIdleTTL), archive)
-			if err == nil {
-				err = m.noteBehind(ctx, &part)
-			}
-		}
-		if err == nil {
-			err = m.noteLost(ctx, &part, LossMoved)
-		}
-		if err != nil {
+		part.Key, b.Language = k, language
+		if err := m.handOn(ctx, &part, b, archive, LossMoved); err != nil {
 			return m.storeError(ctx, "split", err)
 		}
 	}
@@ -68,6 +58,22 @@ func (m *Manager) Split(ctx context.Context, key string, spec executor.Spec, int
 		err = unlessConflict(m.remove(ctx, &e))
 	}
 	return m.storeError(ctx, "split", errors.Join(err, m.forgetKept(ctx, key)))
+}
+
+// handOn lets the key of r, which has no record yet, go on from an archive, or without one if it is
+// nil. The lease of its first Acquire says why.
+func (m *Manager) handOn(ctx context.Context, r *Record, b checkpoint.Binding, archive []byte, why Loss) (err error) {
+	if archive != nil {
+		b.Conversation = r.Key
+		err = m.saveBound(ctx, r, b, cmp.Or(r.Handle.IdleTTL, executor.DefaultIdleTTL), archive)
+		if err == nil {
+			err = m.noteBehind(ctx, r)
+		}
+	}
+	if err == nil {
+		err = m.noteLost(ctx, r, why)
+	}
+	return err
 }
 
 // lastArchive returns the last checkpoint of the key of r and to whom it is bound, or nil, and adds
