@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,9 @@ func (b *Broker) acquired(q sessions.Acquisition) {
 		s.spent.Store(int64(took))
 		s.attributes.Store(&q.Spec.Attributes)
 		a.Origin = origin(s.arm, s.Session.Info().Handle.Session)
+		if q.Lost {
+			s.arm.lost(string(cmp.Or(q.Why, lossUnknown)), q.Kept.Restored())
+		}
 	} else {
 		key := b.arm(q.Handle, q.Spec)
 		if e := (*assignedError)(nil); errors.As(q.Err, &e) {

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/executor/telemetry"
 )
 
@@ -18,9 +19,10 @@ const (
 	MetricBreaker     = "execbroker.breaker.open" // 1: the breaker is open or trying
 	MetricWarm        = "execbroker.pool.warm"    // warm sessions now, by backend
 	MetricHits        = "execbroker.pool.requests"
-	MetricTurns       = "execbroker.turns"        // by route, assigned and actual backend; failed ones with error.type
-	MetricSandboxTime = "execbroker.sandbox.time" // seconds that sessions were held, by arm
-	MetricCost        = "execbroker.cost"         // in millionths of the currency of the prices, by arm
+	MetricTurns       = "execbroker.turns"              // by route, assigned and actual backend; failed ones with error.type
+	MetricSandboxTime = "execbroker.sandbox.time"       // seconds that sessions were held, by arm
+	MetricCost        = "execbroker.cost"               // in millionths of the currency of the prices, by arm
+	MetricLost        = "execbroker.conversations.lost" // conversations that lost their sandbox, by arm, reason and whether a checkpoint was restored
 	MetricStoreAway   = "execbroker.guard.store.away"
 	MetricAlone       = "execbroker.guard.granted_alone" // grants of on_store_failure: local
 )
@@ -40,13 +42,14 @@ func (b *Broker) Observe(p metric.MeterProvider) (stop func() error, err error) 
 		errs = append(errs, err)
 		return c
 	}
-	sessions, waiting := gauge(MetricSessions, "Sessions, warm ones included"), gauge(MetricWaiting, "Sessions that wait in the queue of a backend")
+	held, err := m.Float64ObservableCounter(MetricSandboxTime, metric.WithUnit("s"), metric.WithDescription("Time that sessions were held"))
+	errs = append(errs, err)
+	current, waiting := gauge(MetricSessions, "Sessions, warm ones included"), gauge(MetricWaiting, "Sessions that wait in the queue of a backend")
 	open, warm := gauge(MetricBreaker, "Whether the breaker of a backend is open"), gauge(MetricWarm, "Warm sessions in the pools of a backend")
 	requests := counter(MetricHits, "Sessions that were taken from pools or not")
 	turns := counter(MetricTurns, "Turns of users, from the request for a session to its result")
 	cost := counter(MetricCost, "Cost by the prices of the backends, in millionths")
-	held, err := m.Float64ObservableCounter(MetricSandboxTime, metric.WithUnit("s"), metric.WithDescription("Time that sessions were held"))
-	errs = append(errs, err)
+	lost := counter(MetricLost, "Conversations that lost their sandbox")
 	away, alone := gauge(MetricStoreAway, "Whether the store of the guard does not answer"), counter(MetricAlone, "Grants of the guard without its store")
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -55,7 +58,7 @@ func (b *Broker) Observe(p metric.MeterProvider) (stop func() error, err error) 
 		s := b.Stats()
 		for _, m := range s.Backends {
 			at := metric.WithAttributes(attribute.String(telemetry.Backend, m.Name))
-			o.ObserveInt64(sessions, int64(m.Sessions), at)
+			o.ObserveInt64(current, int64(m.Sessions), at)
 			o.ObserveInt64(waiting, int64(m.Waiting), at)
 			if m.Breaker != "" {
 				o.ObserveInt64(open, flag(m.Breaker != "closed"), at)
@@ -76,6 +79,10 @@ func (b *Broker) Observe(p metric.MeterProvider) (stop func() error, err error) 
 			for kind, n := range a.TurnErrors {
 				o.ObserveInt64(turns, n, arm, metric.WithAttributes(attribute.String(telemetry.ErrorType, kind)))
 			}
+			for _, why := range losses {
+				o.ObserveInt64(lost, a.Restored[why], arm, metric.WithAttributes(attribute.String("execbroker.loss", why), attribute.Bool("execbroker.restored", true)))
+				o.ObserveInt64(lost, a.Anew[why], arm, metric.WithAttributes(attribute.String("execbroker.loss", why), attribute.Bool("execbroker.restored", false)))
+			}
 			o.ObserveFloat64(held, time.Duration(a.SandboxTime).Seconds(), arm)
 			o.ObserveInt64(cost, int64(a.Cost), arm)
 		}
@@ -83,12 +90,21 @@ func (b *Broker) Observe(p metric.MeterProvider) (stop func() error, err error) 
 		o.ObserveInt64(away, flag(state.Away != nil))
 		o.ObserveInt64(alone, state.Alone)
 		return nil
-	}, sessions, waiting, open, warm, requests, turns, held, cost, away, alone)
+	}, current, waiting, open, warm, requests, turns, lost, held, cost, away, alone)
 	if err != nil {
 		return nil, err
 	}
 	return r.Unregister, nil
 }
+
+// losses are the reasons for which conversations lose their sandbox. An alarm on a counter needs its
+// zero.
+var losses = []string{
+	string(sessions.LossGone), string(sessions.LossUnavailable), string(sessions.LossAbandoned), string(sessions.LossEvicted), string(sessions.LossMoved), lossUnknown,
+}
+
+// lossUnknown counts losses without a reason: the sandbox ended with its process.
+const lossUnknown = "unknown"
 
 func flag(b bool) int64 {
 	if b {

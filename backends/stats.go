@@ -63,6 +63,11 @@ type ArmStats struct {
 	RunErrors    map[string]int64          `json:"run_errors,omitempty"`    // failed runs, by executor.KindName; those that the guard refused are "denied"
 	StateLost    int64                     `json:"state_lost"`              // runs that ended with StateLost
 
+	// Restored counts the conversations that have lost their sandbox and went on in a new one from
+	// a checkpoint, by sessions.Loss or "unknown", and Anew those that began anew.
+	Restored map[string]int64 `json:"restored,omitempty"`
+	Anew     map[string]int64 `json:"anew,omitempty"`
+
 	Turn        Latency         `json:"turn"`           // time of turns, answered or not; the first run of a session includes the time to get the session
 	Queue       Latency         `json:"queue"`          // time that Creates waited in the queue
 	Create      Latency         `json:"create"`         // time of whole Creates
@@ -94,6 +99,17 @@ func (a *arm) cost(c executor.Money) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.s.Cost += c
+}
+
+// lost counts a conversation that has lost its sandbox.
+func (a *arm) lost(why string, restored bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if restored {
+		a.s.Restored = count(a.s.Restored, why)
+	} else {
+		a.s.Anew = count(a.s.Anew, why)
+	}
 }
 
 // armKey names an arm.
@@ -239,6 +255,7 @@ func (a *arm) counts() ArmStats {
 	s := a.s
 	s.Pending, s.Outcomes = pending, maps.Clone(s.Outcomes)
 	s.TurnErrors, s.CreateErrors, s.Runs, s.RunErrors = maps.Clone(s.TurnErrors), maps.Clone(s.CreateErrors), maps.Clone(s.Runs), maps.Clone(s.RunErrors)
+	s.Restored, s.Anew = maps.Clone(s.Restored), maps.Clone(s.Anew)
 	for l := range a.live {
 		s.SandboxTime += driver.Duration(time.Since(l.born))
 		s.Cost += l.meter.unbilled()

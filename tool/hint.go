@@ -191,7 +191,7 @@ func (w *writer) missingName(message string) string {
 		return "the code has entities of HTML, such as &lt;. Write the characters themselves."
 	case strings.TrimSpace(first) == name && languageNames[strings.ToLower(name)] != "":
 		return "the first line is the name of a language. Pass the program alone."
-	case w.r.Lost && w.r.Kept != nil && w.r.Kept.Refused == "":
+	case w.r.Lost && w.r.Kept.Restored():
 		return fmt.Sprintf("the checkpoint that this sandbox goes on from does not have it. Define %s again, with its imports.", name)
 	case w.r.Lost || w.beganAnew():
 		return fmt.Sprintf("this run began without variables of earlier calls. Define %s again, with its imports.", name)

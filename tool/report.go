@@ -176,8 +176,8 @@ func (w *writer) files(image map[int]int) {
 
 // state says what later calls cannot rely on.
 func (w *writer) state() {
-	if k := w.r.Kept; w.r.Lost && k != nil && k.Refused == "" {
-		w.out.note(fmt.Sprintf("This is a new sandbox%s. %s", because(w.r.Why), restored(k)))
+	if w.r.Lost && w.r.Kept.Restored() {
+		w.out.note(fmt.Sprintf("This is a new sandbox%s. %s", because(w.r.Why), restored(w.r.Kept)))
 	} else if w.r.Lost {
 		w.out.note(fmt.Sprintf("This is a new sandbox%s: variables and files of earlier calls are gone.", because(w.r.Why)))
 	} else if w.beganAnew() && w.r.Input.Language != Bash {

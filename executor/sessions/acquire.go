@@ -59,7 +59,27 @@ func (m *Manager) acquired(ctx context.Context, key string, spec executor.Spec, 
 		return nil, errors.Join(m.fail("acquire", executor.ErrClosed, nil), lease.Release())
 	}
 	done.Session, out.Session = lease.session(), lease.session().Info().Handle.Session
+	if lease.Fresh && lease.Lost && lease.Why != LossForked { // a fork has lost nothing
+		done.Lost, done.Why, done.Kept = true, lease.Why, lease.Kept
+		m.tell(ctx, &done)
+	}
 	return lease, nil
+}
+
+// tell logs that a key has lost its sandbox, and what is left. The names come from the sandbox, so
+// only their number is logged.
+func (m *Manager) tell(ctx context.Context, a *Acquisition) {
+	if m.opts.Log == nil {
+		return
+	}
+	attrs := []any{"key", a.Key, "why", a.Why, "backend", a.Session.Info().Handle.Backend, "restored", a.Kept.Restored()}
+	if k := a.Kept; k != nil {
+		attrs = append(attrs, "names", len(k.Names), "files", len(k.Files), "omitted", len(k.Omitted), "behind", k.Behind)
+		if k.Refused != "" {
+			attrs = append(attrs, "refused", k.Refused)
+		}
+	}
+	m.opts.Log.WarnContext(ctx, "a conversation has lost its sandbox", attrs...)
 }
 
 // acquire is Acquire for a caller that has locked the key in this process. On success the lease

@@ -79,6 +79,9 @@ type Kept struct {
 	Refused string
 }
 
+// Restored reports whether k is not nil and the checkpoint was not refused.
+func (k *Kept) Restored() bool { return k != nil && k.Refused == "" }
+
 // Where checkpoints are in the Store: a head for each key, the pieces of its archive, and a note
 // for each key of a subject.
 const (

@@ -66,6 +66,9 @@ type Acquisition struct {
 	Handle  executor.Handle  // from the record, even if the sandbox could not be reached; zero: the key had no sandbox
 	Session executor.Session // the session of the Manager's Executor; nil with Err
 	Began   time.Time
+	Lost    bool  // the key has lost its sandbox, and Session is a new one
+	Why     Loss  // with Lost; empty: not known
+	Kept    *Kept // with Lost: what Session got back; nil: nothing
 	Err     error
 }
 
