@@ -141,6 +141,7 @@ var exhaustive = append([]rule{
 	{"backends/all", "TestRolloutDrill", 4, "backends decides over two replicas and backends in memory"},
 	{"backends/all", "TestShadowDrill", 4, "backends compares over two replicas and backends in memory"},
 	{"backends/all", "TestCarried", 5, "make test moves three of these conversations"},
+	{"backends/all", "TestConversationsMove", 1.5, "make test moves eight of these conversations, drawn"},
 	{"backends/all", "TestMoveDrill", 4, "backends moves conversations between backends in memory; executor/checkpoint between these two"},
 	{"backends/all", "TestMigration", 2, "examples/switch and examples/abtest move between the same backends"},
 	{"internal/ci/site", "TestSite", 5, "it builds the whole site twice; TestNavigation and TestText check what it is built from"},
