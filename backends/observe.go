@@ -97,8 +97,8 @@ func (b *Broker) Observe(p metric.MeterProvider) (stop func() error, err error) 
 	return r.Unregister, nil
 }
 
-// losses are the reasons for which conversations lose their sandbox. An alarm on a counter needs its
-// zero.
+// losses are the reasons for which conversations lose their sandbox. All are reported from the
+// beginning, because an alarm on a counter needs its zero.
 var losses = []string{
 	string(sessions.LossGone), string(sessions.LossUnavailable), string(sessions.LossAbandoned), string(sessions.LossEvicted), string(sessions.LossMoved), lossUnknown,
 }
