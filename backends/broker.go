@@ -312,18 +312,29 @@ func (b *Broker) removedMember(t *table, h executor.Handle) *member {
 
 // Destroy implements executor.Executor. It uses the backend of the handle.
 func (b *Broker) Destroy(ctx context.Context, h executor.Handle) error {
-	t, err := b.use("destroy")
+	return b.of("destroy", h, func(m *member) error { return m.Destroy(ctx, h) })
+}
+
+// LastContact implements executor.Executor. It uses the backend of the handle.
+func (b *Broker) LastContact(ctx context.Context, h executor.Handle) (at time.Time, err error) {
+	err = b.of("last-contact", h, func(m *member) error { at, err = m.LastContact(ctx, h); return err })
+	return at, err
+}
+
+// of calls f with the backend of a handle, also if the configuration has lost it.
+func (b *Broker) of(op string, h executor.Handle, f func(*member) error) error {
+	t, err := b.use(op)
 	if err != nil {
 		return err
 	}
 	defer t.done()
 	m := b.removedMember(t, h)
 	if m == nil {
-		if m, err = t.member("destroy", executor.ErrNotFound, h); err != nil {
+		if m, err = t.member(op, executor.ErrNotFound, h); err != nil {
 			return err
 		}
 	}
-	return m.Destroy(ctx, h)
+	return f(m)
 }
 
 // Sessions implements executor.Executor. It lists one backend after the other.

@@ -148,6 +148,10 @@ func (g *limiter) Attach(ctx context.Context, h executor.Handle) (executor.Sessi
 
 func (g *limiter) Destroy(ctx context.Context, h executor.Handle) error { return g.x.Destroy(ctx, h) }
 
+func (g *limiter) LastContact(ctx context.Context, h executor.Handle) (time.Time, error) {
+	return g.x.LastContact(ctx, h)
+}
+
 func (g *limiter) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
 	return g.x.Sessions(ctx, labels)
 }

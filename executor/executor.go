@@ -49,6 +49,14 @@ type Executor interface {
 	// about one backend, and more elements may follow it. It requires FeatureList.
 	Sessions(ctx context.Context, labels map[string]string) iter.Seq2[SessionInfo, error]
 
+	// LastContact returns when the sandbox that h names last received something from a holder, by
+	// the clock of this process. A connected holder sends something at least every 20 seconds, even
+	// if nobody uses its session. LastContact does not attach, does not shut out a holder, does not
+	// count as use and does not wake a suspended sandbox. It fails with ErrUnsupported if the
+	// backend cannot tell, and with ErrNotFound if the sandbox is dead, gone or belongs to another
+	// owner. Errors have RanNo.
+	LastContact(ctx context.Context, h Handle) (time.Time, error)
+
 	// Close destroys the sandboxes that this Executor created or attached to, except those that
 	// were closed or detached before. Later calls fail with ErrClosed. The cleanup timeout bounds
 	// Close. It may be called again; after an error, that tries again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/engine"
@@ -46,6 +47,9 @@ func backend(d Driver) engine.Backend {
 			return sandbox(a.Attach(ctx, h))
 		}
 	}
+	if o, ok := d.(Observer); ok {
+		b.LastContact = o.LastContact
+	}
 	if l, ok := d.(Lister); ok {
 		b.Sessions = l.Sessions
 	}
@@ -62,6 +66,9 @@ func refuseAll(b *engine.Backend) {
 		}
 		b.Attach = func(context.Context, executor.Handle) (*engine.Sandbox, error) { return nil, refused }
 		b.Destroy = func(context.Context, executor.Handle) error { return refused }
+	}
+	if b.LastContact != nil {
+		b.LastContact = func(context.Context, executor.Handle) (time.Time, error) { return time.Time{}, refused }
 	}
 	if b.Sessions != nil {
 		b.Sessions = func(context.Context, map[string]string) iter.Seq2[executor.SessionInfo, error] {

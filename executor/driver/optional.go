@@ -23,6 +23,14 @@ type Attacher interface {
 	Destroy(ctx context.Context, h executor.Handle) error
 }
 
+// Observer is implemented by drivers with FeatureAttach that can tell whether a holder is connected
+// to a sandbox.
+type Observer interface {
+	// LastContact is that of executor.Executor. Lookup is called before. It believes nothing that
+	// code in the sandbox can say: where it cannot tell the two apart it fails with ErrUnsupported.
+	LastContact(ctx context.Context, h executor.Handle) (time.Time, error)
+}
+
 // Lister is implemented by drivers with FeatureList. labels includes the owner. SessionInfo.Labels
 // has the reserved ones, and all of them are checked again.
 type Lister interface {

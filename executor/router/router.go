@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -183,6 +184,16 @@ func (r *Router) Destroy(ctx context.Context, h executor.Handle) (err error) {
 		return err
 	}
 	return x.Destroy(ctx, h)
+}
+
+// LastContact uses the backend that h.Backend names. If that is not configured, the error is
+// ErrNotFound.
+func (r *Router) LastContact(ctx context.Context, h executor.Handle) (time.Time, error) {
+	x, err := r.backend("last-contact", h)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return x.LastContact(ctx, h)
 }
 
 func (r *Router) backend(op string, h executor.Handle) (executor.Executor, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/remote"
@@ -33,7 +34,7 @@ func (x *exec) Attach(ctx context.Context, h executor.Handle) (executor.Session,
 				return err
 			}
 			if base.State == executor.SessionDead {
-				return Fail(executor.ErrNotFound, executor.RanNo, errors.New("the sandbox is dead"))
+				return Fail(executor.ErrNotFound, executor.RanNo, errDead)
 			}
 			box, err := x.b.Attach(ctx, base.Handle)
 			if err != nil {
@@ -65,6 +66,8 @@ func (x *exec) checkHandle(h executor.Handle) error {
 	}
 	return nil
 }
+
+var errDead = errors.New("the sandbox is dead")
 
 // errForeign tells another owner's sandbox from one that is gone.
 var errForeign = errors.New("this owner has none of that name")
@@ -151,6 +154,29 @@ func (x *exec) Destroy(ctx context.Context, h executor.Handle) error {
 			return err
 		})
 	})
+}
+
+// LastContact implements executor.Executor.
+func (x *exec) LastContact(ctx context.Context, h executor.Handle) (at time.Time, err error) {
+	err = x.do(ctx, executor.Op{Name: "last-contact", Session: h.Session}, func(c *call) error {
+		if x.b.LastContact == nil {
+			return unsupported("last-contact")
+		}
+		if err := x.checkHandle(h); err != nil {
+			return err
+		}
+		return x.attempt(c, x.o.CreateTimeout, func(ctx context.Context) error {
+			base, _, err := x.lookup(ctx, h)
+			if err == nil && base.State == executor.SessionDead {
+				err = Fail(executor.ErrNotFound, executor.RanNo, errDead)
+			}
+			if err == nil {
+				at, err = x.b.LastContact(ctx, base.Handle)
+			}
+			return err
+		})
+	})
+	return at, err
 }
 
 // held returns the sessions of this Executor that are open on a sandbox.

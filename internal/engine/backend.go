@@ -22,6 +22,8 @@ type Backend struct {
 	Attach  func(ctx context.Context, h executor.Handle) (*Sandbox, error)
 	Destroy func(ctx context.Context, h executor.Handle) error
 
+	LastContact func(ctx context.Context, h executor.Handle) (time.Time, error) // nil: no driver.Observer
+
 	Sessions func(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] // nil: no driver.Lister
 }
 

@@ -68,17 +68,18 @@ type Op string
 
 // The operations.
 const (
-	OpCreate    Op = "create"
-	OpLookup    Op = "lookup"
-	OpAttach    Op = "attach"
-	OpDestroy   Op = "destroy"
-	OpSessions  Op = "sessions"
-	OpRefresh   Op = "refresh"
-	OpRun       Op = "run" // before the code starts
-	OpReset     Op = "reset"
-	OpKeepAlive Op = "keep-alive"
-	OpFiles     Op = "files"
-	OpDial      Op = "dial"
+	OpCreate      Op = "create"
+	OpLookup      Op = "lookup"
+	OpAttach      Op = "attach"
+	OpDestroy     Op = "destroy"
+	OpLastContact Op = "last-contact"
+	OpSessions    Op = "sessions"
+	OpRefresh     Op = "refresh"
+	OpRun         Op = "run" // before the code starts
+	OpReset       Op = "reset"
+	OpKeepAlive   Op = "keep-alive"
+	OpFiles       Op = "files"
+	OpDial        Op = "dial"
 )
 
 // Backend is a provider in memory. Any number of Executors share it, and it knows the sandboxes
@@ -203,6 +204,14 @@ func (b *Backend) Sandboxes() []string {
 func (b *Backend) Break(id string) {
 	if s := b.find(id); s != nil {
 		s.end(errBroken)
+	}
+}
+
+// Cut ends the connections of all holders, as the death of their processes would. What they use
+// afterwards works.
+func (b *Backend) Cut() {
+	for _, s := range b.list(nil) {
+		s.leave(nil)
 	}
 }
 

@@ -120,6 +120,10 @@ func (d remoteAttacher) Lookup(ctx context.Context, h executor.Handle) (executor
 	return w.info(), err
 }
 
+func (d remoteAttacher) LastContact(ctx context.Context, h executor.Handle) (time.Time, error) {
+	return ask[time.Time](ctx, d.c, "/last-contact", h)
+}
+
 func (d remoteAttacher) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
 	w, err := ask[wireHolder](ctx, d.c, "/attach", h)
 	if err != nil {

@@ -19,20 +19,26 @@ func (b *Backend) Driver() driver.Driver {
 	return compose(plain, attacher{b}, lister{b}, b.caps)
 }
 
+// observer is an Attacher that can tell who is connected.
+type observer interface {
+	driver.Attacher
+	driver.Observer
+}
+
 // compose adds to a driver the optional interfaces for its declared features.
-func compose(d driver.Driver, a driver.Attacher, l driver.Lister, c executor.Capabilities) driver.Driver {
+func compose(d driver.Driver, a observer, l driver.Lister, c executor.Capabilities) driver.Driver {
 	attach, list := c.Has(executor.FeatureAttach), c.Has(executor.FeatureList)
 	switch {
 	case attach && list:
 		return struct {
 			driver.Driver
-			driver.Attacher
+			observer
 			driver.Lister
 		}{d, a, l}
 	case attach:
 		return struct {
 			driver.Driver
-			driver.Attacher
+			observer
 		}{d, a}
 	case list:
 		return struct {
@@ -52,7 +58,7 @@ func (d plainDriver) Create(ctx context.Context, c *driver.Create) (driver.Sessi
 	if err != nil {
 		return nil, err
 	}
-	return &holder{box: s}, nil
+	return s.hold(0), nil
 }
 
 func (d plainDriver) Close() error { return nil }
@@ -81,7 +87,18 @@ func (d attacher) Attach(ctx context.Context, h executor.Handle) (driver.Session
 	if err := s.raise(h.Fence); err != nil {
 		return nil, err
 	}
-	return &holder{box: s, fence: h.Fence}, nil
+	return s.hold(h.Fence), nil
+}
+
+func (d attacher) LastContact(ctx context.Context, h executor.Handle) (time.Time, error) {
+	if err := d.b.enter(ctx, OpLastContact); err != nil {
+		return time.Time{}, err
+	}
+	s := d.b.find(h.Session)
+	if s == nil {
+		return time.Time{}, driver.Fail(executor.ErrNotFound, executor.RanNo, nil)
+	}
+	return s.lastContact(), nil
 }
 
 func (d attacher) Destroy(ctx context.Context, h executor.Handle) error {
@@ -200,7 +217,10 @@ func (h *holder) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, 
 	return h.box.keepAlive(idle), nil
 }
 
-func (h *holder) Detach() error { return nil }
+func (h *holder) Detach() error {
+	h.box.leave(h)
+	return nil
+}
 
 func (h *holder) Destroy(ctx context.Context) error {
 	if err := h.box.b.enter(ctx, OpDestroy); err != nil {

@@ -38,6 +38,9 @@ type sandbox struct {
 	all      []*interpreter // including those of commands, to end them
 	packages map[string]bool
 
+	contact time.Time        // with a holder, the last
+	holders map[*holder]bool // connected
+
 	ports     int               // number of ports that were given to servers
 	listeners map[int]*listener // servers that Dial can reach
 }
@@ -47,7 +50,7 @@ func newSandbox(b *Backend, c *driver.Create) *sandbox {
 	s := &sandbox{
 		b: b, id: c.ID, created: time.Now(), spec: c.Spec, caps: b.caps.For(c.Spec.Languages...), disk: newDisk(c.Spec.Limits.DiskBytes),
 		labels: maps.Clone(c.Labels), idle: c.Spec.IdleTTL, used: time.Now(),
-		interps: map[executor.Interpreter]*interpreter{}, packages: map[string]bool{},
+		interps: map[executor.Interpreter]*interpreter{}, packages: map[string]bool{}, holders: map[*holder]bool{},
 	}
 	s.expiry = time.AfterFunc(time.Until(s.expires()), s.expire)
 	return s
@@ -90,11 +93,12 @@ func (s *sandbox) use(fence int64) (done func(), err error) {
 		return nil, driver.Fail(executor.ErrClosed, executor.RanNo, errors.New("a later holder has taken over"))
 	}
 	s.active++
+	s.contact = time.Now()
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.active--
-		s.used = time.Now()
+		s.used, s.contact = time.Now(), time.Now()
 		if !s.gone {
 			s.expiry.Reset(time.Until(s.expires()))
 		}
@@ -332,6 +336,37 @@ func (s *sandbox) keepAlive(idle time.Duration) time.Time {
 	return end
 }
 
+// hold makes a holder, which is connected.
+func (s *sandbox) hold(fence int64) *holder {
+	h := &holder{box: s, fence: fence}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holders[h], s.contact = true, time.Now()
+	return h
+}
+
+// leave ends the connection of a holder, or of all if it is nil.
+func (s *sandbox) leave(h *holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holders[h] || h == nil && len(s.holders) > 0 {
+		s.contact = time.Now()
+	}
+	if delete(s.holders, h); h == nil {
+		clear(s.holders)
+	}
+}
+
+// lastContact returns when a holder was last in contact: now, if one is connected.
+func (s *sandbox) lastContact() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.holders) > 0 {
+		return time.Now()
+	}
+	return s.contact
+}
+
 // raise shuts out holders with a lower fence.
 func (s *sandbox) raise(fence int64) error {
 	s.mu.Lock()
@@ -340,5 +375,6 @@ func (s *sandbox) raise(fence int64) error {
 		return driver.Fail(executor.ErrClosed, executor.RanNo, errors.New("a later holder has taken over"))
 	}
 	s.fence = fence
+	maps.DeleteFunc(s.holders, func(h *holder, _ bool) bool { return h.fence < fence })
 	return nil
 }

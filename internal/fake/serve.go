@@ -85,6 +85,7 @@ func (s *server) handler() http.Handler {
 		i, err := att.Lookup(ctx, h)
 		return toWireInfo(i), err
 	}))
+	m.Handle("POST /last-contact", answer(att.LastContact))
 	m.Handle("POST /destroy", answer(func(ctx context.Context, h executor.Handle) (struct{}, error) { return struct{}{}, att.Destroy(ctx, h) }))
 	m.Handle("POST /sessions", answer(func(ctx context.Context, labels map[string]string) (infos []wireInfo, err error) {
 		for i, err := range lst.Sessions(ctx, labels) {
@@ -186,6 +187,7 @@ func (s *server) hold(d driver.Session, err error) (wireHolder, error) {
 		return wireHolder{}, err
 	}
 	h := d.(*holder)
+	h.box.leave(h) // it is in contact with each request only: nobody says when its process ends
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := rand.Text()
