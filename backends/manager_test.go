@@ -90,8 +90,9 @@ func TestReaper(t *testing.T) {
 		if left != 4 {
 			w.Fatalf("got %d sandboxes", left)
 		}
-		// In this test the memory of the killed process is still there. Only its heartbeat matters,
-		// and that can be removed.
+		// In this test the memory of the killed process is still there. Its connections can be
+		// ended, and its heartbeat removed.
+		w.at["a"].Cut()
 		e, err := store.Get(w.Context(), "instance/killed")
 		if err != nil {
 			w.Fatal(err)

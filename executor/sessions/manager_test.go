@@ -91,9 +91,10 @@ func (p *process) stop() {
 	delete(p.w.alive, p)
 }
 
-// kill ends a process at once: it closes nothing, and its sandboxes are not told.
+// kill ends a process at once: it closes nothing, and its connections end.
 func (p *process) kill() {
 	p.m.Crash()
+	p.w.b.Cut()
 	delete(p.w.alive, p)
 }
 

@@ -96,11 +96,29 @@ func (m *Manager) drop(key string, l *local, s executor.Session) {
 	}
 }
 
+// ContactTime is how long a sandbox counts as in use after it has received something from a holder.
+const ContactTime = time.Minute
+
+// InUse reports whether a sandbox has received something from a holder within ContactTime. It is
+// false for a sandbox that is dead or gone, and if the backend cannot tell: then only age and lease
+// say whether somebody needs the sandbox.
+func InUse(ctx context.Context, x executor.Executor, i executor.SessionInfo) (bool, error) {
+	if i.State == executor.SessionDead {
+		return false, nil
+	}
+	at, err := x.LastContact(ctx, i.Handle)
+	if errors.Is(err, executor.ErrUnsupported) || errors.Is(err, executor.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && time.Since(at) < ContactTime, err
+}
+
 // Reap destroys sandboxes of this owner that no record names and that are older than grace, and
-// yields them. It spares a sandbox whose creator is alive according to the Store, unless the
-// sandbox was replaced or abandoned. With dryRun it yields the sandboxes without destroying them.
-// An error is about one sandbox or one backend, or about a record that cannot be read: then nothing
-// is destroyed.
+// yields them. It spares a sandbox whose creator is alive according to the Store, and one that is
+// InUse: its holder may only have lost the Store. Neither spares a sandbox that was replaced or
+// abandoned. With dryRun it yields the sandboxes without destroying them. An error is about one
+// sandbox, which is then spared, or about one backend. After an error about a record that cannot be
+// read nothing is destroyed.
 func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		// List the sandboxes first and the records afterwards: a sandbox that is recorded in
@@ -140,21 +158,25 @@ func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) it
 				lives = time.Now().Before(until)
 				alive[i.Instance] = lives
 			}
-			if lives {
-				unwanted, err := m.abandoned(ctx, i.Handle)
-				if err != nil {
-					yield(i, err)
-					return
+			unwanted, err := m.abandoned(ctx, i.Handle)
+			if err != nil {
+				yield(i, err)
+				return
+			}
+			if !unwanted {
+				used := lives
+				if !used {
+					used, err = InUse(ctx, m.x, i)
 				}
-				if !unwanted {
+				if used {
 					continue
 				}
 			}
-			var err error
-			if !dryRun {
-				if err = m.x.Destroy(ctx, i.Handle); err != nil {
-					err = fmt.Errorf("reap %s: %w", i.Handle.Session, err)
-				}
+			if err == nil && !dryRun {
+				err = m.x.Destroy(ctx, i.Handle)
+			}
+			if err != nil {
+				err = fmt.Errorf("reap %s: %w", i.Handle.Session, err)
 			}
 			if !yield(i, err) {
 				return
