@@ -1,12 +1,16 @@
 package backends_test
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/fake"
 )
@@ -155,6 +159,33 @@ guard: {sessions_per_subject: 1}`)
 		time.Sleep(15 * time.Second)
 		if a := b.Stats().Arms[0]; time.Duration(a.SandboxTime) != 2*time.Second || a.Cost != 20_000 {
 			w.Errorf("got %v for %v", a.Cost, time.Duration(a.SandboxTime))
+		}
+	})
+}
+
+// The reaper of a process whose clock is wrong removes nothing, and the log says why.
+func TestReaperOfWrongClock(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		left, err := w.at["a"].Open(driver.Env{Name: "a", Owner: "me", Instance: "gone"})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.create(left, executor.Spec{IdleTTL: time.Hour})
+		w.at["a"].Cut()
+		time.Sleep(10 * time.Minute)
+		var log bytes.Buffer
+		b, err := backends.Open(w.Context(), driver.Env{Owner: "me", Log: slog.New(slog.NewTextHandler(&log, nil))}, w.reg,
+			parse(w.T, "backends: {a: {type: fake, on: a}}"), backends.WithStore(slowClock{Store: sessions.NewMemoryStore(), by: 2 * time.Hour}))
+		if err != nil {
+			w.Fatal(err)
+		}
+		synctest.Wait()
+		w.close(b)
+		if got := w.at["a"].Sandboxes(); len(got) != 1 || !strings.Contains(log.String(), "the clock of this machine is 2h0m0s ahead of") {
+			w.Errorf("%d sandboxes are left, log %q", len(got), &log)
+		}
+		if err := left.Close(); err != nil {
+			w.Error(err)
 		}
 	})
 }

@@ -124,6 +124,9 @@ func (s Sessions) doctor(ctx context.Context) []driver.Check {
 	}
 	defer closer.Close()
 	found := []driver.Check{{Name: scheme, OK: true}}
+	if _, ok := st.(sessions.Clock); ok {
+		found = append(found, s.doctorClock(ctx, st))
+	}
 	if c, ok := st.(interface{ Check(context.Context) error }); ok {
 		err := c.Check(ctx)
 		name, fix := "durability", "configure the server so: the guide on sessions says why"
@@ -137,6 +140,19 @@ func (s Sessions) doctor(ctx context.Context) []driver.Check {
 		found = append(found, check)
 	}
 	return found
+}
+
+// doctorClock compares the clock of this machine with that of the store.
+func (s Sessions) doctorClock(ctx context.Context, st sessions.Store) driver.Check {
+	ahead, err := sessions.ClockAhead(ctx, st)
+	check := driver.Check{Name: "clock", Detail: sessions.ClockDifference(ahead, orDefault(s.LeaseTTL, sessions.DefaultLeaseTTL))}
+	if err != nil {
+		check.Detail = err.Error()
+	}
+	if check.OK = check.Detail == ""; !check.OK {
+		check.Fix = "set the clocks of this machine and of the server of the store, with NTP; until then this machine removes no abandoned sandboxes"
+	}
+	return check
 }
 
 // sameStore refuses a change of the store while the program runs.

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/dbtest"
 	"github.com/execbroker/execbroker/internal/fake"
 	"github.com/execbroker/execbroker/internal/waittest"
@@ -154,6 +156,36 @@ func TestStoreMistakes(t *testing.T) {
 	}
 }
 
+// slowClock is a Store whose clock is behind that of this machine.
+type slowClock struct {
+	sessions.Store
+	by  time.Duration
+	err error
+}
+
+func (s slowClock) Now(context.Context) (time.Time, error) { return time.Now().Add(-s.by), s.err }
+
+// Doctor says by how much the clocks differ, if that is more than a lease.
+func TestDoctorOfClock(t *testing.T) {
+	for _, c := range []struct {
+		store slowClock
+		cfg   backends.Sessions
+		want  string
+	}{
+		{slowClock{by: 20 * time.Second}, backends.Sessions{}, ""},
+		{slowClock{by: 20 * time.Second}, backends.Sessions{LeaseTTL: driver.Duration(10 * time.Second)}, "the clock of this machine is 20s ahead of the clock of the session store"},
+		{slowClock{by: 2 * time.Hour}, backends.Sessions{}, "the clock of this machine is 2h0m0s ahead of the clock of the session store"},
+		{slowClock{by: -2 * time.Hour}, backends.Sessions{}, "the clock of this machine is 2h0m0s behind the clock of the session store"},
+		{slowClock{err: errors.New("no clock")}, backends.Sessions{}, "no clock"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if got := backends.DoctorClock(t.Context(), c.cfg, c.store); got.OK != (c.want == "") || got.Detail != c.want || got.OK != (got.Fix == "") {
+				t.Errorf("%+v: got %+v, want %q", c.store, got, c.want)
+			}
+		})
+	}
+}
+
 // Doctor says whether a shared store answers, and whether it keeps what it acknowledges.
 func TestDoctorOfStore(t *testing.T) {
 	w := newWorld(t, fake.Options{})
@@ -167,8 +199,8 @@ func TestDoctorOfStore(t *testing.T) {
 		}
 		return found
 	}
-	for name, want := range map[string]int{"sqlite": 2, "postgres": 1, "redis": 2} {
-		if found := look(sharedStores[name](t).config); len(found) != want || !found[name] || name == "redis" && !found["durability"] || name == "sqlite" && !found["room on the disk"] {
+	for name, want := range map[string]int{"sqlite": 2, "postgres": 2, "redis": 3} {
+		if found := look(sharedStores[name](t).config); len(found) != want || !found[name] || name == "redis" && !found["durability"] || name == "sqlite" && !found["room on the disk"] || name != "sqlite" && !found["clock"] {
 			t.Errorf("%s: got %v", name, found)
 		}
 	}

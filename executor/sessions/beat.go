@@ -35,14 +35,18 @@ func (m *Manager) heartbeat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ahead, err := ClockAhead(ctx, m.store)
+	if err != nil {
+		return err
+	}
 	until := time.Now().Add(m.opts.LeaseTTL)
-	_, err = m.store.Put(ctx, key, Entry{Value: []byte(m.life), Rev: old.Rev, Expires: until})
+	_, err = m.store.Put(ctx, key, Entry{Value: []byte(m.life), Rev: old.Rev, Expires: until.Add(-ahead)})
 	if err := unlessConflict(err); err != nil { // the other writer wrote the same
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen = until
+	m.seen, m.ahead = until, ahead
 	return nil
 }
 
@@ -74,7 +78,12 @@ func (m *Manager) removeHeartbeat(ctx context.Context) error {
 // aliveUntil returns until when an instance counts as alive. Zero means that it does not.
 func (m *Manager) aliveUntil(ctx context.Context, instance string) (time.Time, error) {
 	e, err := m.store.Get(ctx, instancePrefix+instance)
-	return e.Expires, m.storeError(ctx, "acquire", err)
+	if e.Rev == "" {
+		return time.Time{}, m.storeError(ctx, "acquire", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return e.Expires.Add(m.ahead), nil // by the clock of this process
 }
 
 // Life identifies this Manager among those that have had its Instance.

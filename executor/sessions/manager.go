@@ -27,7 +27,7 @@ type Options struct {
 	// Manager holds, because no process could find them again.
 	Private bool
 	// LeaseTTL is how long a lease is valid without renewal, and so how long a key is blocked when
-	// a process dies. Default 30 s.
+	// a process dies. Default DefaultLeaseTTL.
 	LeaseTTL time.Duration
 	// MaxPerSubject and MaxTotal limit the sessions in the Store. Beyond them Acquire fails with
 	// ErrDenied or ErrExhausted. Zero: no limit. The limits are never exceeded. Two calls at the
@@ -58,6 +58,9 @@ type Options struct {
 	Hooks    executor.Hooks
 	Log      *slog.Logger // nil: no log
 }
+
+// DefaultLeaseTTL is the default of Options.LeaseTTL.
+const DefaultLeaseTTL = 30 * time.Second
 
 // Acquisition describes a finished Acquire.
 type Acquisition struct {
@@ -108,7 +111,8 @@ type Manager struct {
 
 	mu     sync.Mutex
 	closed bool
-	seen   time.Time // until when other processes consider this one alive
+	seen   time.Time     // until when other processes consider this one alive
+	ahead  time.Duration // ClockAhead, as of the last heartbeat
 	keys   map[string]*local
 }
 
@@ -144,7 +148,7 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, m.fail("sessions", executor.ErrInvalid, err)
 	}
-	m.opts.LeaseTTL = cmp.Or(opts.LeaseTTL, 30*time.Second)
+	m.opts.LeaseTTL = cmp.Or(opts.LeaseTTL, DefaultLeaseTTL)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.work.Go(m.beat)
 	return m, nil

@@ -118,9 +118,14 @@ func InUse(ctx context.Context, x executor.Executor, i executor.SessionInfo) (bo
 // InUse: its holder may only have lost the Store. Neither spares a sandbox that was replaced or
 // abandoned. With dryRun it yields the sandboxes without destroying them. An error is about one
 // sandbox, which is then spared, or about one backend. After an error about a record that cannot be
-// read nothing is destroyed.
+// read, or about a clock that differs from that of the Store by more than LeaseTTL, nothing is
+// destroyed.
 func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
+		if err := m.checkClock(ctx); err != nil {
+			yield(executor.SessionInfo{}, err)
+			return
+		}
 		// List the sandboxes first and the records afterwards: a sandbox that is recorded in
 		// between is spared.
 		var found []executor.SessionInfo

@@ -32,7 +32,10 @@ type Store struct {
 	pool *pgxpool.Pool
 }
 
-var _ sessions.Store = (*Store)(nil)
+var (
+	_ sessions.Store = (*Store)(nil)
+	_ sessions.Clock = (*Store)(nil)
+)
 
 // A replica that makes the table at the same time makes this fail with one of raced.
 // Keys are bytes, since not all of them need to be text. What never expires does at infinity.
@@ -130,6 +133,12 @@ func cut(err error) bool {
 func (s *Store) Close() error {
 	s.pool.Close()
 	return nil
+}
+
+// Now implements sessions.Clock.
+func (s *Store) Now(ctx context.Context) (at time.Time, err error) {
+	err = s.do(ctx, "now", func() error { return s.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at) })
+	return at, err
 }
 
 // Get implements sessions.Store.

@@ -33,7 +33,10 @@ type Store struct {
 	db *redis.Client
 }
 
-var _ sessions.Store = (*Store)(nil)
+var (
+	_ sessions.Store = (*Store)(nil)
+	_ sessions.Clock = (*Store)(nil)
+)
 
 // prefix begins every key of ours in the database, which others may use too.
 const prefix = "execbroker:"
@@ -82,6 +85,12 @@ func Open(ctx context.Context, url, password string) (*Store, error) {
 
 // Close closes the connections.
 func (s *Store) Close() error { return s.db.Close() }
+
+// Now implements sessions.Clock.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	at, err := s.db.Time(ctx).Result()
+	return at, wrap(ctx, "time", err)
+}
 
 // Get implements sessions.Store.
 func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {

@@ -36,6 +36,18 @@ func TestServer(t *testing.T, srv Server, open func(ctx context.Context, passwor
 			t.Errorf("got %v, want an error that does not repeat the password", err)
 		}
 	})
+	t.Run("clock", func(t *testing.T) {
+		c, ok := s.(sessions.Clock)
+		if !ok {
+			t.Fatal("the store does not tell the clock of the server")
+		}
+		if _, err := c.Now(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if ahead, err := sessions.ClockAhead(t.Context(), s); err != nil || ahead.Abs() > time.Second { // both have the clock of this machine
+			t.Errorf("got %v, %v", ahead, err)
+		}
+	})
 	t.Run("away", func(t *testing.T) { away(t, srv, s) })
 	t.Run("frozen", func(t *testing.T) { frozen(t, srv, s) })
 	t.Run("killed-among-writes", func(t *testing.T) { killed(t, srv, s) })
