@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -40,6 +41,8 @@ type client struct {
 	out  chan []byte   // encoded frames for the writer
 	over chan struct{} // closed when the connection has ended
 	wg   sync.WaitGroup
+
+	observed atomic.Bool // the runner may be asked for its last contact
 
 	mu      sync.Mutex
 	err     error           // why the connection has ended
@@ -231,11 +234,27 @@ func (c *client) ran(stream uint32) executor.Ran {
 	return executor.RanNo
 }
 
-// write sends what others have encoded. What waits is sent together.
+// write sends what others have encoded. What waits is sent together. To a runner that may be asked
+// for its last contact it also sends something when there is nothing to send.
 func (c *client) write() {
+	silent := time.NewTicker(contactEvery)
+	defer silent.Stop()
 	for {
+		var b []byte
 		select {
-		case b := <-c.out:
+		case b = <-c.out:
+		case <-silent.C:
+			if c.observed.Load() {
+				c.mu.Lock()
+				c.pongs = append(c.pongs, make(chan struct{})) // nobody waits for it
+				c.mu.Unlock()
+				b = wire.Frame{Type: wire.Ping}.Append(nil)
+			}
+		case <-c.over:
+			return
+		}
+		if b != nil {
+			silent.Reset(contactEvery)
 			if _, err := c.conn.Write(b); err != nil {
 				// The reader may know more: what the runner said before it ended.
 				select {
@@ -245,8 +264,6 @@ func (c *client) write() {
 				}
 				return
 			}
-		case <-c.over:
-			return
 		}
 	}
 }

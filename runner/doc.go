@@ -40,6 +40,7 @@
 //	survival of a cut connection            Sandbox.Connect
 //	attach, fencing                         Finder, and Connect from any process
 //	list                                    driver.Lister
+//	last contact with a holder              Observer
 //	limit-processes                         root, and a uid that no other sandbox on the kernel has;
 //	                                        the runner sets Config.Rlimits from it
 //	limit-cpu, limit-memory, limit-disk     the Transport enforces them in Start
@@ -108,7 +109,9 @@
 // their calls fail with ErrClosed. A holder that does not read delays nobody but its own runs,
 // which are stopped at their wall time all the same, and one that dies leaves its runs going, their
 // output dropped, until they end or are reset. One that is shut out is told what of its requests
-// was begun.
+// was begun. One that is idle sends a ping every 20 seconds, so that somebody else can ask when a
+// holder was last heard: a connection whose first frame is a ping gets that answer, is no holder
+// and wakes nothing.
 //
 // # Life
 //

@@ -295,12 +295,17 @@ func (b *backend) connect(ctx context.Context, box Sandbox, session string, fenc
 			return c, nil
 		}
 	}
+	return nil, b.unreachable(ctx, box, err)
+}
+
+// unreachable returns why a runner was not reached by a further connection.
+func (b *backend) unreachable(ctx context.Context, box Sandbox, err error) error {
 	if ctx.Err() == nil && (errors.As(err, new(*LostError)) || errors.Is(err, ErrUnprepared)) {
 		if end, terr := box.Termination(ctx); terr == nil && end.Ended {
-			return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
+			return driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
 		}
 	}
-	return nil, classified(ctx, explained(ctx, box, err))
+	return classified(ctx, explained(ctx, box, err))
 }
 
 // explained returns an error in the words of the provider.
@@ -335,7 +340,10 @@ type finder struct {
 	f Finder
 }
 
-var _ driver.Attacher = (*finder)(nil)
+var (
+	_ driver.Attacher = (*finder)(nil)
+	_ driver.Observer = (*finder)(nil)
+)
 
 // Lookup implements driver.Attacher.
 func (f *finder) Lookup(ctx context.Context, h executor.Handle) (executor.SessionInfo, error) {

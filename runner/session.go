@@ -46,6 +46,7 @@ var (
 
 // session makes a session of a connection, and owns it from then on.
 func (b *backend) session(info executor.SessionInfo, box Sandbox, c *client, fence int64) *session {
+	c.observe(box)
 	return &session{b: b, box: box, fence: fence, info: info, joining: make(chan struct{}, 1), c: c}
 }
 
@@ -95,6 +96,7 @@ func (s *session) client(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.observe(s.box)
 	s.suspended.Store(false)
 	old.Detach() // has ended; this waits for its goroutines
 	s.mu.Lock()

@@ -62,7 +62,7 @@ type Type uint8
 // The types of frames.
 const (
 	Hello   Type = 1  // C, R: a map; the first frame in each direction
-	Ping    Type = 2  // C: answered with the same payload, after all that was asked for before
+	Ping    Type = 2  // C: answered with the same payload, after all that was asked for before; without a Hello, with how long ago a holder sent a frame, in nanoseconds, 8 bytes
 	Pong    Type = 3  // R
 	Bye     Type = 4  // R: a map with the reason; the last frame
 	Open    Type = 5  // C: a map; opens a stream

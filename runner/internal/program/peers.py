@@ -2,6 +2,7 @@
 
 import os
 import select
+import time
 from _collections import deque
 
 MAX_QUEUE = 2 << 20  # bytes for a holder that does not read; beyond it, its streams wait
@@ -190,12 +191,16 @@ class Holder(Peer):
 
     def receive(self, kind, flags, channel, stream, payload):
         if not self.greeted:
+            if kind == PING:  # of somebody who only wants to know whether there is a holder
+                self.send(PONG, 0, int((time.monotonic() - self.sup.contact) * 1e9).to_bytes(8, "big"))
+                return
             if kind != HELLO:
                 raise Malformed("want hello")
             m = unpack(payload)
             self.greeted = True
             self.sup.greet(self, m)
             return
+        self.sup.contact = time.monotonic()
         task = self.streams.get(stream)  # None: it has ended while this was on its way
         if kind == PING:
             self.send(PONG, 0, payload)

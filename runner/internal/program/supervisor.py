@@ -68,6 +68,7 @@ class Supervisor:
         self.config = self.env = self.forward = None
         self.nofile = more_descriptors()
         self.operations = None
+        self.contact = time.monotonic()  # when a holder was last heard
         self.fence, self.listener, self.server, self.quit = 0, None, None, None
         self.served = set()  # languages of which an interpreter has started
         self.wake, wake = os.pipe()
@@ -254,6 +255,7 @@ class Supervisor:
 
     def welcome(self, holder, made={}):
         self.wake_up()
+        self.contact = time.monotonic()
         holder.send_map(HELLO, 0, {
             **made,
             "version": VERSION, "python": "%d.%d.%d" % sys.version_info[:3], "degraded": self.degraded,
