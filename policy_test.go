@@ -157,6 +157,7 @@ var rules = []rule{
 	{packages: []string{"internal/bwrap"}, modules: []string{"golang.org/x/sys"}},
 	// What is tried from inside of sandboxes, for the tests of their adapters.
 	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
+	{packages: []string{"internal/contacttest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"go.starlark.net", "golang.org/x/tools"}},
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/missing", "internal/requirement", "internal/store", "internal/typescript", "internal/wire", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	// It starts engines, each with a network of its own.
@@ -263,7 +264,7 @@ func TestDependencies(t *testing.T) {
 // others test theirs. Products stand on none of them.
 var forTests = []string{
 	"conformance/conformancetest", "deploy/helm/helmtest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
-	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/front/fronttest", "internal/leaktest", "internal/netnstest", "internal/npmtest",
+	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/contacttest", "internal/dbtest", "internal/fake", "internal/front/fronttest", "internal/leaktest", "internal/netnstest", "internal/npmtest",
 	"internal/packages/packagestest", "internal/sharetest", "internal/waittest", "kubernetes/kubetest/...", "kubernetes/podtest", "modal/modaltest", "runner/sshtest", "server/e2b/e2btest",
 }
 

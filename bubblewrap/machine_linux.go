@@ -36,6 +36,7 @@ var (
 	_ driver.Lister    = (*machine)(nil)
 	_ runner.Sandbox   = (*process)(nil)
 	_ runner.Base      = (*process)(nil)
+	_ runner.Observer  = (*process)(nil)
 	_ driver.Aser      = (*process)(nil)
 )
 
@@ -179,6 +180,15 @@ func (p *process) Connect(_ context.Context, command []string) (io.ReadWriteClos
 		return nil, unsupported(fmt.Errorf("%w; install nsenter (package util-linux)", err), string(executor.FeatureAttach))
 	}
 	return &bridge{in, out, c}, nil
+}
+
+// Observe implements runner.Observer. Code that has the user of the supervisor could answer in its
+// place.
+func (p *process) Observe(ctx context.Context, command []string) (io.ReadWriteCloser, error) {
+	if p.same {
+		return nil, driver.Fail(executor.ErrUnsupported, executor.RanNo, errOneUser)
+	}
+	return p.Connect(ctx, command)
 }
 
 // bridge is the connection of a further holder.

@@ -23,9 +23,10 @@ type sandbox struct {
 }
 
 var (
-	_ runner.Sandbox = (*sandbox)(nil)
-	_ runner.Base    = (*sandbox)(nil)
-	_ driver.Aser    = (*sandbox)(nil)
+	_ runner.Sandbox  = (*sandbox)(nil)
+	_ runner.Base     = (*sandbox)(nil)
+	_ runner.Observer = (*sandbox)(nil)
+	_ driver.Aser     = (*sandbox)(nil)
 )
 
 // As implements driver.Aser.
@@ -60,6 +61,11 @@ func (s *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCl
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
 	}
 	return nil, e.fail(ctx, err)
+}
+
+// Observe implements runner.Observer.
+func (s *sandbox) Observe(ctx context.Context, command []string) (io.ReadWriteCloser, error) {
+	return s.Connect(ctx, command)
 }
 
 // Termination implements runner.Sandbox.

@@ -88,6 +88,13 @@ func TestSuspend(t *testing.T) {
 	if got := userStates(t, s); strings.Trim(got, "TD") != "" || len(got) < 2 {
 		t.Errorf("got threads in the states %q, want that all are stopped", got)
 	}
+	// Whoever asks whether somebody holds it changes nothing.
+	if _, err := x.LastContact(t.Context(), s.Info().Handle); err != nil {
+		t.Error(err)
+	}
+	if got := userStates(t, s); strings.Trim(got, "TD") != "" || len(got) < 2 {
+		t.Errorf("got threads in the states %q after a look-up, want that all are stopped", got)
+	}
 	if r, err := s.Run(t.Context(), executor.Request{Code: "print(x)"}, nil); err != nil || r.Stdout.String() != "42\n" {
 		t.Errorf("got %+v, %v", r, err)
 	}

@@ -37,6 +37,7 @@ type sandbox struct {
 var (
 	_ runner.Sandbox   = (*sandbox)(nil)
 	_ runner.Base      = (*sandbox)(nil)
+	_ runner.Observer  = (*sandbox)(nil)
 	_ runner.Suspender = (*sandbox)(nil)
 	_ runner.Explainer = (*sandbox)(nil)
 	_ driver.Aser      = (*sandbox)(nil)
@@ -67,6 +68,17 @@ func (s *sandbox) Base() string { return s.machine().GetConfig().Image }
 
 // Connect implements runner.Sandbox. It wakes the Machine first if that is suspended.
 func (s *sandbox) Connect(ctx context.Context, _ []string) (io.ReadWriteCloser, error) {
+	return s.connect(ctx, s.b.wake)
+}
+
+// Observe implements runner.Observer. A suspended Machine cannot be asked.
+func (s *sandbox) Observe(ctx context.Context, _ []string) (io.ReadWriteCloser, error) {
+	return s.connect(ctx, func(_ context.Context, m *fly.Machine) (*fly.Machine, error) {
+		return nil, driver.Fail(executor.ErrUnsupported, executor.RanNo, fmt.Errorf("Machine %s is suspended", m.ID))
+	})
+}
+
+func (s *sandbox) connect(ctx context.Context, wake func(context.Context, *fly.Machine) (*fly.Machine, error)) (io.ReadWriteCloser, error) {
 	m, err := s.b.api.get(ctx, s.machine().ID) // its address may have changed
 	if err != nil {
 		return nil, fail(ctx, err)
@@ -82,7 +94,7 @@ func (s *sandbox) Connect(ctx context.Context, _ []string) (io.ReadWriteCloser, 
 	}
 	woken := isSuspended(m)
 	if woken {
-		if m, err = s.b.wake(ctx, m); err != nil {
+		if m, err = wake(ctx, m); err != nil {
 			return nil, fail(ctx, err)
 		}
 	}

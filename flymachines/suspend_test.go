@@ -13,6 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/pool"
 	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/internal/contacttest"
 	"github.com/execbroker/execbroker/internal/sharetest"
 	"github.com/execbroker/execbroker/internal/waittest"
 )
@@ -124,6 +125,12 @@ func TestWakesBadly(t *testing.T) {
 	}
 }
 
+func TestLastContact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	contacttest.Check(t, create(t, w.open(t, plain), executor.Spec{}), w.open(t, plain))
+}
+
 // A suspended Machine is listed, found and removed like any other, and by whoever looks for what is
 // left when its time is over.
 func TestSuspendedIsReaped(t *testing.T) {
@@ -154,6 +161,12 @@ func TestSuspendedIsReaped(t *testing.T) {
 		if err != nil || i.Handle.Session != h.Session || i.State != executor.SessionRunning {
 			t.Errorf("got %+v, %v", i, err)
 		}
+	}
+	if _, err := other.LastContact(t.Context(), h); !errors.Is(err, executor.ErrUnsupported) {
+		t.Errorf("got %v, want that nobody can be asked who holds a suspended Machine", err)
+	}
+	if got := w.machines(t); len(got) != 1 || !strings.HasSuffix(got[0], " suspended") {
+		t.Fatalf("the look-up has woken it: got %q", got)
 	}
 	a, err := other.Attach(t.Context(), h)
 	if err != nil {

@@ -336,6 +336,9 @@ func testRights(t *testing.T, c *kubetest.Cluster) {
 	if got := run(t, again, "print(1)"); got != "1\n" {
 		t.Errorf("got %q", got)
 	}
+	if at, err := open(t, cfg).LastContact(t.Context(), s.Info().Handle); err != nil || at.After(time.Now()) {
+		t.Errorf("last contact: got %v, %v", at, err)
+	}
 	listed := 0
 	for _, err := range x.Sessions(t.Context(), nil) {
 		if err != nil {

@@ -32,6 +32,7 @@ type sandbox struct {
 var (
 	_ runner.Sandbox   = (*sandbox)(nil)
 	_ runner.Base      = (*sandbox)(nil)
+	_ runner.Observer  = (*sandbox)(nil)
 	_ runner.Explainer = (*sandbox)(nil)
 	_ driver.Aser      = (*sandbox)(nil)
 )
@@ -75,6 +76,11 @@ func (s *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCl
 		return nil, last
 	}
 	return nil, err
+}
+
+// Observe implements runner.Observer.
+func (s *sandbox) Observe(ctx context.Context, command []string) (io.ReadWriteCloser, error) {
+	return s.Connect(ctx, command)
 }
 
 // Explain implements runner.Explainer: an exec that was not started says why.

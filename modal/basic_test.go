@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/contacttest"
 )
 
 func TestSession(t *testing.T) {
@@ -25,6 +26,7 @@ func TestSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.empty(t)
+	contacttest.Check(t, create(t, box, executor.Spec{}), w.open(t))
 }
 
 // Both generations of Modal's API do the same. The SDK takes v1 from its environment only.

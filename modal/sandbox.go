@@ -37,6 +37,7 @@ type sandbox struct {
 var (
 	_ runner.Sandbox   = (*sandbox)(nil)
 	_ runner.Base      = (*sandbox)(nil)
+	_ runner.Observer  = (*sandbox)(nil)
 	_ runner.Explainer = (*sandbox)(nil)
 	_ driver.Aser      = (*sandbox)(nil)
 )
@@ -321,6 +322,11 @@ func (x *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCl
 		return nil, err
 	}
 	return s, nil
+}
+
+// Observe implements runner.Observer.
+func (x *sandbox) Observe(ctx context.Context, command []string) (io.ReadWriteCloser, error) {
+	return x.Connect(ctx, command)
 }
 
 // Explain implements runner.Explainer: of a Sandbox that lives, the error is that of the SDK.
