@@ -96,7 +96,7 @@ func TestReaper(t *testing.T) {
 		}
 		// In this test the memory of the killed process is still there. Its connections can be
 		// ended, and its heartbeat removed.
-		w.at["a"].Cut()
+		w.at["a"].Cut(0)
 		e, err := store.Get(w.Context(), "instance/killed")
 		if err != nil {
 			w.Fatal(err)
@@ -171,7 +171,7 @@ func TestReaperOfWrongClock(t *testing.T) {
 			w.Fatal(err)
 		}
 		w.create(left, executor.Spec{IdleTTL: time.Hour})
-		w.at["a"].Cut()
+		w.at["a"].Cut(0)
 		time.Sleep(10 * time.Minute)
 		var log bytes.Buffer
 		b, err := backends.Open(w.Context(), driver.Env{Owner: "me", Log: slog.New(slog.NewTextHandler(&log, nil))}, w.reg,

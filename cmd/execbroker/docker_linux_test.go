@@ -76,8 +76,8 @@ func TestDockerRun(t *testing.T) {
 	}
 }
 
-// TestDockerReap kills two programs of two owners during a run. session reap removes what one owner
-// has left at once, and nothing of the other owner.
+// TestDockerReap kills two programs of two owners during a run. session reap --force removes what
+// one owner has left at once, and nothing of the other owner.
 func TestDockerReap(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)
@@ -103,7 +103,7 @@ func TestDockerReap(t *testing.T) {
 		if n := containers(t, host, o); n != 1 {
 			t.Errorf("owner %d: got %d containers before, want 1", i, n)
 		}
-		p := installed(t, "session", "reap", "--config", config, "--owner", o, "--older-than", "1ns")
+		p := installed(t, "session", "reap", "--config", config, "--owner", o, "--older-than", "1ns", "--force")
 		if err := p.Run(); err != nil || strings.Count(p.out.String(), "removed ") != 1 {
 			t.Errorf("owner %d: got %q, %v", i, p.out.String(), err)
 		}

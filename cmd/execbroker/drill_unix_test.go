@@ -392,6 +392,9 @@ func nothingLeft(t *testing.T, d *drill, all []*conversation, provider [2]*fake.
 			t.Error(err)
 		}
 	}()
+	for _, p := range provider {
+		p.Cut(time.Hour)
+	}
 	for _, err := range b.Manager().Reap(t.Context(), 0, false) {
 		if err != nil {
 			t.Error(err)

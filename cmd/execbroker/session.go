@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -373,36 +374,87 @@ func (a *app) destroy(ctx context.Context, f *fleet, handles []executor.Handle, 
 
 func (a *app) sessionReapCommand() *cobra.Command {
 	var age time.Duration
-	var dry bool
+	var dry, force bool
 	cmd := &cobra.Command{
 		Use:   "reap --older-than TIME",
 		Short: "Remove the old sandboxes of the owner",
 		Long: `Remove the sandboxes of the owner that are older than a given time.
 
+A sandbox that has received something from a program within the last minute is
+in use and is spared. On a terminal you are asked first. On E2B, and where code has
+the user of its supervisor, nobody can tell, and the age alone decides.
+
 If the configuration has a session store that processes share, sandboxes in its
-records and those of living processes are spared. Without such a store this program
-cannot know whether other programs use the sandboxes, and removes those in use too.`,
+records and those of living processes are spared, too.`,
 		Example: `  execbroker session reap --config app.yaml --owner shop-test --older-than 24h --dry-run
   execbroker session reap --config app.yaml --owner shop-test --older-than 24h`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.sessionReap(cmd.Context(), age, dry) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.sessionReap(cmd.Context(), age, dry, force) },
 	}
 	cmd.Flags().DurationVar(&age, "older-than", 0, "remove sandboxes that were created longer ago than this `time`")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
+	cmd.Flags().BoolVar(&force, "force", false, "remove sandboxes in use, too, without asking; not with a session store")
 	return cmd
 }
 
-func (a *app) sessionReap(ctx context.Context, age time.Duration, dry bool) error {
+func (a *app) sessionReap(ctx context.Context, age time.Duration, dry, force bool) error {
 	if age <= 0 {
 		return usage("set the minimum age of the sandboxes to remove with --older-than, such as 24h")
 	}
 	return a.withFleet(ctx, func(f *fleet) error {
-		if f.sessions.Shared() {
+		switch {
+		case f.sessions.Shared() && force:
+			return usage("--force: the configuration has a session store, which knows the conversations; remove a sandbox in use with \"session kill\"")
+		case f.sessions.Shared():
 			return a.sessionReapByStore(ctx, f, age, dry)
 		}
 		ls, err := f.list(ctx, nil)
-		return a.reap(ctx, f, slices.DeleteFunc(ls, func(s executor.SessionInfo) bool { return time.Since(s.Created) < age }), dry, err)
+		ls = slices.DeleteFunc(ls, func(s executor.SessionInfo) bool { return time.Since(s.Created) < age })
+		if !force {
+			ls, err = a.spare(ctx, f, ls, dry, err)
+		}
+		return a.reap(ctx, f, ls, dry, err)
 	})
+}
+
+// spare leaves out the sandboxes that are in use or do not answer, unless the user wants those in
+// use to be removed. It adds its errors to err.
+func (a *app) spare(ctx context.Context, f *fleet, ls []executor.SessionInfo, dry bool, err error) ([]executor.SessionInfo, error) {
+	errs := []error{err}
+	var free, used []executor.SessionInfo
+	for _, s := range ls {
+		sctx, end := f.p.begin(ctx, "asking for the holder of "+s.Handle.Session)
+		in, err := sessions.InUse(sctx, f.Broker, s)
+		end()
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case in:
+			used = append(used, s)
+		default:
+			free = append(free, s)
+		}
+	}
+	if len(used) == 0 {
+		return free, errors.Join(errs...)
+	}
+	ids := make([]string, len(used))
+	for i, s := range used {
+		ids[i] = plain(s.Handle.Session)
+	}
+	f.p.pause()
+	fmt.Fprintf(a.err, "execbroker: in use within the last minute: %s\n", strings.Join(ids, ", "))
+	if !dry && !a.json && isTerminal(a.in) && isTerminal(a.err) {
+		fmt.Fprint(a.err, "execbroker: remove these, too? [y/N] ")
+		in := interruptible(a.in)
+		defer context.AfterFunc(ctx, func() { in.Close() })()
+		answer, _ := bufio.NewReader(in).ReadString('\n') // without an answer they are spared
+		if strings.EqualFold(strings.TrimSpace(answer), "y") {
+			return append(free, used...), errors.Join(errs...)
+		}
+	}
+	fmt.Fprintln(a.err, "execbroker: spared them; --force removes them, too")
+	return free, errors.Join(errs...)
 }
 
 // reap removes sandboxes, or lists them in a dry run. The error is that of looking for them.

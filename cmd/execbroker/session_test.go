@@ -50,6 +50,7 @@ func leave(t *testing.T, b *fake.Backend, owner string, specs ...executor.Spec) 
 	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
+	b.Cut(time.Hour)
 	return handles
 }
 
@@ -127,6 +128,57 @@ func TestSessionReap(t *testing.T) {
 	}
 }
 
+// Without a session store, too, sandboxes that a program is connected to are spared, unless the
+// user wants them removed. One whose backend does not answer is spared with an error.
+func TestSessionReapSparesWhatIsInUse(t *testing.T) {
+	t.Parallel()
+	b, config := shared(t)
+	left := leave(t, b, "shop", executor.Spec{})[0].Session
+	x, err := b.Open(driver.Env{Name: "box", Owner: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	s, err := x.Create(t.Context(), executor.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := s.Info().Handle.Session
+	reap := func(want int, more ...string) *process {
+		t.Helper()
+		return run(t, want, append([]string{"session", "reap", "--config", config, "--owner", "shop", "--older-than", "1ns"}, more...)...)
+	}
+	for _, more := range []string{"--dry-run", "--json"} {
+		p := reap(exitOK, more)
+		if more == "--dry-run" {
+			contains(t, p.out.String(), left)
+		}
+		if strings.Contains(p.out.String(), used) {
+			t.Errorf("%s: got %s with %s, which is in use", more, &p.out, used)
+		}
+		contains(t, p.err.String(), "in use within the last minute: "+used, "--force removes them")
+	}
+	if got := b.Sandboxes(); len(got) != 1 || got[0] != used {
+		t.Errorf("got %q, want the one in use", got)
+	}
+	b.Fail(fake.OpLastContact, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
+	contains(t, reap(exitInfrastructure).err.String(), "unavailable")
+	if got := b.Sandboxes(); len(got) != 1 {
+		t.Errorf("got %q, want the one that did not answer", got)
+	}
+	p := reap(exitOK, "--force")
+	if contains(t, p.out.String(), "removed "+used); len(b.Sandboxes()) != 0 {
+		t.Errorf("got %q after --force", b.Sandboxes())
+	}
+	b.Fail(fake.OpLastContact, -1, driver.Fail(executor.ErrUnsupported, executor.RanNo, nil))
+	if _, err := x.Create(t.Context(), executor.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	if reap(exitOK); len(b.Sandboxes()) != 0 {
+		t.Errorf("got %q where nobody can tell, want that the age decides", b.Sandboxes())
+	}
+}
+
 // Sandboxes in the session store are spared.
 func TestSessionReapSparesRecords(t *testing.T) {
 	t.Parallel()
@@ -166,6 +218,8 @@ func TestSessionReapSparesRecords(t *testing.T) {
 	if len(d.Sessions) != 2 || d.Sessions[0].holder != (holder{}) || d.Sessions[1].holder != (holder{"ann", "chat"}) {
 		t.Errorf("got %+v", d.Sessions)
 	}
+	b.Cut(time.Hour)
+	run(t, exitUsage, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "1ns", "--force")
 	got = run(t, exitOK, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "1ns", "--dry-run").out.String()
 	if contains(t, got, hs[0].Session); strings.Contains(got, lease.Info().Handle.Session) {
 		t.Errorf("got %s, which has what the store names", got)

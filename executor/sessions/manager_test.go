@@ -94,7 +94,7 @@ func (p *process) stop() {
 // kill ends a process at once: it closes nothing, and its connections end.
 func (p *process) kill() {
 	p.m.Crash()
-	p.w.b.Cut()
+	p.w.b.Cut(0)
 	delete(p.w.alive, p)
 }
 

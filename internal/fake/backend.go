@@ -207,11 +207,14 @@ func (b *Backend) Break(id string) {
 	}
 }
 
-// Cut ends the connections of all holders, as the death of their processes would. What they use
-// afterwards works.
-func (b *Backend) Cut() {
+// Cut ends the connections of all holders, as the death of their processes would have done some
+// time ago. What they use afterwards works.
+func (b *Backend) Cut(ago time.Duration) {
 	for _, s := range b.list(nil) {
-		s.leave(nil)
+		s.mu.Lock()
+		clear(s.holders)
+		s.contact = time.Now().Add(-ago)
+		s.mu.Unlock()
 	}
 }
 

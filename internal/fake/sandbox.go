@@ -345,16 +345,14 @@ func (s *sandbox) hold(fence int64) *holder {
 	return h
 }
 
-// leave ends the connection of a holder, or of all if it is nil.
+// leave ends the connection of a holder.
 func (s *sandbox) leave(h *holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.holders[h] || h == nil && len(s.holders) > 0 {
+	if s.holders[h] {
 		s.contact = time.Now()
 	}
-	if delete(s.holders, h); h == nil {
-		clear(s.holders)
-	}
+	delete(s.holders, h)
 }
 
 // lastContact returns when a holder was last in contact: now, if one is connected.
