@@ -36,6 +36,7 @@ func TestOptional(t *testing.T) {
 	b := backend(struct {
 		idle
 		Attacher
+		Observer
 		Lister
 	}{})
 	compare(t, b, backend(idle{}), []string{"Capabilities", "Create", "Close"})
