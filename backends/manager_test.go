@@ -2,8 +2,12 @@ package backends_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,6 +164,57 @@ guard: {sessions_per_subject: 1}`)
 		if a := b.Stats().Arms[0]; time.Duration(a.SandboxTime) != 2*time.Second || a.Cost != 20_000 {
 			w.Errorf("got %v for %v", a.Cost, time.Duration(a.SandboxTime))
 		}
+	})
+}
+
+// cutStore is a Store that its process cannot reach while cut is set.
+type cutStore struct {
+	sessions.Store
+	cut *atomic.Bool
+}
+
+func (s cutStore) Get(ctx context.Context, key string) (sessions.Entry, error) {
+	if s.cut.Load() {
+		return sessions.Entry{}, errors.New("the store is away")
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s cutStore) Put(ctx context.Context, key string, e sessions.Entry) (string, error) {
+	if s.cut.Load() {
+		return "", errors.New("the store is away")
+	}
+	return s.Store.Put(ctx, key, e)
+}
+
+// A process that has only lost the store keeps its sessions, its runs and its pool, whatever the
+// reaper of another finds. The latter removes them when the process has ended.
+func TestReaperSparesWhoHasLostTheStore(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		store, cut := sessions.NewMemoryStore(), &atomic.Bool{}
+		file := "backends: {a: {type: fake, on: a, broker: {pools: [{size: 2}]}}}"
+		lost := w.openAs("lost", file, backends.WithStore(cutStore{store, cut}))
+		s := w.create(lost, executor.Spec{MaxRun: executor.RunLimits{WallTime: time.Hour}})
+		synctest.Wait()
+		cut.Store(true)
+		other := w.openAs("other", "backends: {a: {type: fake, on: a}}", backends.WithStore(store))
+		r, err := s.Run(w.Context(), executor.Request{Code: "sleep(1500000)\nprint(1)", Limits: executor.RunLimits{WallTime: time.Hour}}, nil)
+		if err != nil || r.Status != executor.StatusOK {
+			w.Errorf("the run: got %+v, %v", r, err)
+		}
+		before := w.at["a"].Sandboxes()
+		if len(before) != 3 {
+			w.Errorf("got %d sandboxes, want the session and two that are warm", len(before))
+		}
+		w.at["a"].Cut(0)
+		time.Sleep(11 * time.Minute)
+		for _, id := range w.at["a"].Sandboxes() {
+			if slices.Contains(before, id) { // not one that has made a pool full again
+				w.Errorf("%s is left of a process without connections", id)
+			}
+		}
+		w.close(other)
+		lost.Close() // an error about the store is fine
 	})
 }
 

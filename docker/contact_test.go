@@ -2,12 +2,15 @@ package docker
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/contacttest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func TestLastContact(t *testing.T) {
@@ -22,5 +25,15 @@ func TestLastContact(t *testing.T) {
 	if _, err := foreign.LastContact(t.Context(), s.Info().Handle); !errors.Is(err, executor.ErrNotFound) {
 		t.Errorf("for another owner: got %v, want ErrNotFound", err)
 	}
-	contacttest.Check(t, s, open(t))
+	other := open(t)
+	before := time.Now()
+	waittest.Until(t, "a holder that does nothing stays in contact", func() error {
+		<-time.After(2 * time.Second) // each look-up starts a process in the container
+		at, err := other.LastContact(t.Context(), s.Info().Handle)
+		if err == nil && !at.After(before) {
+			err = fmt.Errorf("the last contact was %v before the holder fell silent", before.Sub(at))
+		}
+		return err
+	})
+	contacttest.Check(t, s, other)
 }
