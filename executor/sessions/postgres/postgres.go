@@ -46,11 +46,11 @@ const schema = `CREATE TABLE IF NOT EXISTS execbroker_entry (key bytea PRIMARY K
 const sweep = `DELETE FROM execbroker_entry WHERE key IN
 	(SELECT key FROM execbroker_entry WHERE expires <= clock_timestamp() LIMIT 16 FOR UPDATE SKIP LOCKED)`
 
-// Of PostgreSQL's appendix A: undefined_table, and the unique_violation and duplicate_table of two
-// connections that make the same table.
+// Of PostgreSQL's appendix A: undefined_table, and the unique_violation, duplicate_table and
+// duplicate_object (its row type) of two connections that make the same table.
 const undefinedTable = "42P01"
 
-var raced = map[string]bool{"23505": true, "42P07": true}
+var raced = map[string]bool{"23505": true, "42P07": true, "42710": true}
 
 // connectTimeout bounds one attempt to connect, unless the URL says connect_timeout.
 const connectTimeout = 5 * time.Second
