@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		return nil, err
 	}
 	i := s.Info()
-	err = lease.update(ctx, func(r *Record) {
+	opened := func(r *Record) {
 		if fresh {
 			r.Created, r.Ran, r.Running, r.Behind, r.Tried, r.On, r.Need = i.Created, nil, time.Time{}, 0, 0, e.On, ""
 			r.Lost = r.Lost || r.Handle.Session != "" || lease.Kept != nil
@@ -132,7 +133,12 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		r.Unavailable = time.Time{}
 		lease.Lost, lease.Why, lease.ran, lease.behind, lease.need, lease.installed = r.Lost, r.Why, r.Ran, r.Behind, r.Need, r.Installed
 		r.Handle, r.Attach, r.Fencing = i.Handle, attachable(s), i.Capabilities.Has(executor.FeatureFencing)
-	})
+	}
+	next := e.Record
+	opened(&next)
+	if fresh || !e.Unavailable.IsZero() || !sameSandbox(&next, &e.Record) { // the claim has not written it
+		err = lease.update(ctx, opened)
+	}
 	if err == nil && (why == LossUnavailable || why == LossMoved) {
 		if held != nil && left == nil {
 			m.releaseLater(held)
@@ -163,6 +169,13 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		return nil, err
 	}
 	return lease, nil
+}
+
+// sameSandbox reports whether two records say the same about the sandbox.
+func sameSandbox(a, b *Record) bool {
+	x, xerr := a.Handle.MarshalText()
+	y, yerr := b.Handle.MarshalText()
+	return xerr == nil && yerr == nil && bytes.Equal(x, y) && a.Attach == b.Attach && a.Fencing == b.Fencing
 }
 
 var errNone = errors.New("the key has no session; it has ended or never existed")
@@ -355,12 +368,16 @@ func (m *Manager) countSubject(ctx context.Context, subject string, most int) (i
 	}
 	n := 0
 	for _, k := range keys {
+		note, err := m.noteOf(ctx, subject, k) // before the record, which may be made meanwhile
+		if err != nil {
+			return 0, m.storeError(ctx, "acquire", err)
+		}
 		r, err := m.load(ctx, k)
 		if err != nil {
 			return 0, err
 		}
 		if r.rev == "" || r.Subject != subject {
-			if err := m.unnote(ctx, subject, k); err != nil {
+			if err := unlessConflict(m.store.Delete(ctx, subjectKey(subject, k), note.Rev)); err != nil {
 				return 0, m.storeError(ctx, "acquire", err)
 			}
 			continue

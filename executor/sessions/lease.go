@@ -152,6 +152,9 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	next.Behind, next.Need, next.Installed = le.behind, le.need, le.installed
 	next.Unsure = slices.DeleteFunc(slices.Clone(next.Unsure), func(id string) bool { return slices.Contains(le.begun, id) })
 	le.mu.Unlock()
+	if err := le.m.note(ctx, &next.Record); err != nil {
+		return le.m.storeError(ctx, "lease", err)
+	}
 	switch err := le.m.save(ctx, &next); {
 	case errors.Is(err, ErrConflict):
 		// A write of ours whose reply was lost looks the same.
@@ -167,7 +170,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 		return le.m.storeError(ctx, "lease", err)
 	}
 	*e = next
-	return le.m.storeError(ctx, "lease", le.m.note(ctx, &e.Record))
+	return nil
 }
 
 // finish bounds how long the end of a lease waits for the Store. If the Store is not reached, the

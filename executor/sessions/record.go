@@ -23,6 +23,7 @@ type Record struct {
 	Token    int64           `json:"token"`              // of the last lease; always grows
 	Created  time.Time       `json:"created"`
 	Used     time.Time       `json:"used"`
+	Noted    time.Time       `json:"noted,omitzero"` // until when the note that Subject has this session lasts at least
 
 	// Acquire compares these with its Spec.
 	Template  string                 `json:"template,omitempty"`
@@ -163,12 +164,17 @@ func (m *Manager) save(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// remove deletes a record and the note about its subject.
+// remove deletes a record and the note about its subject. It spares the note of a record that
+// another process makes meanwhile.
 func (m *Manager) remove(ctx context.Context, e *entry) error {
-	if err := m.store.Delete(ctx, sessionPrefix+e.Key, e.rev); err != nil {
-		return err
+	note, err := m.noteOf(ctx, e.Subject, e.Key)
+	if err == nil {
+		err = m.store.Delete(ctx, sessionPrefix+e.Key, e.rev)
 	}
-	return m.unnote(ctx, e.Subject, e.Key)
+	if err == nil && note.Rev != "" {
+		err = unlessConflict(m.store.Delete(ctx, subjectKey(e.Subject, e.Key), note.Rev))
+	}
+	return err
 }
 
 // wasLost returns what is known of a key without a record whose sandbox has ended, or nil.
@@ -220,19 +226,29 @@ func (m *Manager) unnoteLost(ctx context.Context, key string) error {
 	return m.unmark(ctx, lostPrefix+key)
 }
 
-// note stores that a subject has the session of a key.
+// noteTime is how much longer than its record a note lasts. So a conversation in use writes its
+// note once in this time, and not with every message.
+const noteTime = 24 * time.Hour
+
+// note stores that a subject has the session of a key, unless a note lasts as long as the record.
 func (m *Manager) note(ctx context.Context, r *Record) error {
-	if r.Subject == "" {
+	if r.Subject == "" || !r.expires().After(r.Noted) {
 		return nil
 	}
-	return m.mark(ctx, subjectKey(r.Subject, r.Key), r.expires())
+	until := r.expires().Add(noteTime)
+	err := m.mark(ctx, subjectKey(r.Subject, r.Key), until)
+	if err == nil {
+		r.Noted = until
+	}
+	return err
 }
 
-func (m *Manager) unnote(ctx context.Context, subject, key string) error {
+// noteOf returns the note that a subject has the session of a key.
+func (m *Manager) noteOf(ctx context.Context, subject, key string) (Entry, error) {
 	if subject == "" {
-		return nil
+		return Entry{}, nil
 	}
-	return m.unmark(ctx, subjectKey(subject, key))
+	return m.store.Get(ctx, subjectKey(subject, key))
 }
 
 // mark stores an entry, or renews it.
