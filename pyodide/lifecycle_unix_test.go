@@ -31,11 +31,18 @@ func TestIdleSessionEnds(t *testing.T) {
 			s := one(t, executor.Spec{IdleTTL: 3 * time.Second}) // enough to find the process
 			pid := process(t, s)
 			c.stop(driverSession(s))
+			var ender executor.Ender
+			heard := make(chan struct{})
+			if !executor.As(s, &ender) {
+				t.Fatal("it is no Ender")
+			}
+			ender.AfterEnd(func() { close(heard) })
 			eventually(t, "the process has ended", func() bool { return !alive(pid) })
 			eventually(t, "the session is gone", func() bool {
 				_, err := s.Refresh(t.Context())
 				return errors.Is(err, executor.ErrNotFound)
 			})
+			<-heard
 			_, err := s.Run(t.Context(), executor.Request{Code: "1"}, nil)
 			var e *executor.Error
 			if !errors.As(err, &e) || e.Kind != executor.ErrNotFound || e.Ran != executor.RanNo {

@@ -27,6 +27,8 @@ type session struct {
 	lang executor.Language
 	opts sandboxOptions
 	made time.Time
+	life context.Context // ends with the session
+	die  context.CancelFunc
 
 	locked chan struct{}  // a lock for starting a process, running code and changing files: contains an element while it is held
 	spool  *spool         // guarded by lock
@@ -50,6 +52,7 @@ var (
 	_ driver.Resetter  = (*session)(nil)
 	_ driver.Filer     = (*session)(nil)
 	_ driver.Installer = (*session)(nil)
+	_ driver.Aser      = (*session)(nil)
 )
 
 // sandboxOptions are the options of a session, after rounding.
@@ -87,6 +90,7 @@ func (d *Driver) options(spec executor.Spec) sandboxOptions {
 func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
 	o := d.options(c.Spec)
 	s := &session{d: d, p: p, id: c.ID, dir: dir, lang: c.Spec.Languages[0], opts: o, made: time.Now(), locked: make(chan struct{}, 1)}
+	s.life, s.die = context.WithCancel(context.Background())
 	s.spool = newSpool(dir, o.disk, o.nodes())
 	s.idle = time.AfterFunc(o.idle, func() { s.end("idle for "+o.idle.String(), false) })
 	if o.life > 0 {
@@ -94,6 +98,18 @@ func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
 	}
 	return s
 }
+
+// As implements driver.Aser: it finds the executor.Ender.
+func (s *session) As(target any) bool {
+	t, ok := target.(*executor.Ender)
+	if ok {
+		*t = s
+	}
+	return ok
+}
+
+// AfterEnd implements executor.Ender.
+func (s *session) AfterEnd(f func()) (stop func() bool) { return context.AfterFunc(s.life, f) }
 
 // Info implements driver.Session.
 func (s *session) Info() executor.SessionInfo {
@@ -138,6 +154,7 @@ func (s *session) end(why string, force bool) {
 	s.ended = why
 	h := s.h
 	s.mu.Unlock()
+	s.die()
 	if h != nil {
 		h.kill()
 	}

@@ -44,6 +44,9 @@ type client struct {
 
 	observed atomic.Bool // the runner may be asked for its last contact
 
+	life context.Context // ends if the connection ends otherwise than by this holder
+	die  context.CancelFunc
+
 	mu      sync.Mutex
 	err     error           // why the connection has ended
 	begun   map[uint32]bool // streams that the runner knew when it ended the connection; nil if it did not say
@@ -71,6 +74,7 @@ func join(ctx context.Context, conn io.ReadWriteCloser, fence int64) (*client, e
 
 func open(ctx context.Context, conn io.ReadWriteCloser, before []byte, hello wire.Map) (*client, error) {
 	c := &client{conn: conn, out: make(chan []byte), over: make(chan struct{}), streams: map[uint32]*stream{}}
+	c.life, c.die = context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })
 	c.wg.Go(c.write)
 	frames := wire.NewReader(conn)
@@ -195,12 +199,19 @@ func (c *client) Detach() error {
 	return nil
 }
 
-// end closes the connection, once.
-func (c *client) end(err error) {
+// ended closes a connection that has ended otherwise than by this holder.
+func (c *client) ended(err error) {
+	if c.end(err) {
+		c.die()
+	}
+}
+
+// end closes the connection, and reports whether it was open.
+func (c *client) end(err error) bool {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	c.err = err
 	streams := c.streams
@@ -211,6 +222,7 @@ func (c *client) end(err error) {
 	for _, s := range streams {
 		s.credits.Close(c.failure(c.ran(s.id)))
 	}
+	return true
 }
 
 // failure returns the error of a call that the end of the connection has cut short.
@@ -260,7 +272,7 @@ func (c *client) write() {
 				select {
 				case <-c.over:
 				case <-time.After(time.Second):
-					c.end(&LostError{Err: err})
+					c.ended(&LostError{Err: err})
 				}
 				return
 			}
@@ -291,7 +303,7 @@ func (c *client) read(frames *wire.Reader) {
 			err = &LostError{Err: err, Said: said(frames)}
 		}
 		if err != nil {
-			c.end(err)
+			c.ended(err)
 			return
 		}
 	}

@@ -53,8 +53,17 @@ func (b *backend) session(info executor.SessionInfo, box Sandbox, c *client, fen
 // Info implements driver.Session. Expires is empty unless the provider counts the time.
 func (s *session) Info() executor.SessionInfo { return s.info }
 
+// AfterEnd implements executor.Ender.
+func (s *session) AfterEnd(f func()) (stop func() bool) {
+	return context.AfterFunc(s.connected().life, f)
+}
+
 // As implements driver.Aser.
 func (s *session) As(target any) bool {
+	if t, ok := target.(*executor.Ender); ok {
+		*t = s
+		return true
+	}
 	a, ok := s.box.(driver.Aser)
 	return ok && a.As(target)
 }

@@ -113,5 +113,6 @@ type Dialer interface {
 	Dial(ctx context.Context, port int) (executor.Conn, error)
 }
 
-// Aser is implemented by sessions that expose backend-specific values to executor.As.
+// Aser is implemented by sessions that expose backend-specific values to executor.As, or an
+// executor.Ender.
 type Aser interface{ As(target any) bool }

@@ -104,7 +104,25 @@ func (s *session) As(target any) bool {
 		}
 		return false
 	}
-	return s.box.As != nil && s.box.As(target)
+	found := s.box.As != nil && s.box.As(target)
+	if e, ok := target.(*executor.Ender); ok && found {
+		*e = ender{s, *e}
+	}
+	return found
+}
+
+// ender is the Ender of a driver, which may not know what this holder has ended itself.
+type ender struct {
+	s *session
+	executor.Ender
+}
+
+func (e ender) AfterEnd(f func()) (stop func() bool) {
+	return e.Ender.AfterEnd(func() {
+		if !e.s.calls.isClosed() {
+			f()
+		}
+	})
 }
 
 // firstLanguage returns the default of requests. It is empty if the configuration has lost all that

@@ -26,6 +26,8 @@ type Options struct {
 	Packages []string
 	// CreateTime is how long the creation of a sandbox takes.
 	CreateTime time.Duration
+	// Mute: sessions are no executor.Enders.
+	Mute bool
 }
 
 // All returns capabilities with every feature of the contract, in the given languages or in Python

@@ -152,14 +152,22 @@ func (h *holder) Info() executor.SessionInfo {
 	return i
 }
 
-// As lets executor.As find the Backend.
+// As lets executor.As find the Backend and, unless Options.Mute, the executor.Ender.
 func (h *holder) As(target any) bool {
-	b, ok := target.(**Backend)
-	if ok {
-		*b = h.box.b
+	switch t := target.(type) {
+	case **Backend:
+		*t = h.box.b
+	case *executor.Ender:
+		*t = h
+		return !h.box.b.opts.Mute
+	default:
+		return false
 	}
-	return ok
+	return true
 }
+
+// AfterEnd implements executor.Ender.
+func (h *holder) AfterEnd(f func()) (stop func() bool) { return context.AfterFunc(h.box.life, f) }
 
 func (h *holder) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
 	if err := h.box.b.enter(ctx, OpRun); err != nil {

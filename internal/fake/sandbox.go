@@ -24,6 +24,8 @@ type sandbox struct {
 	spec    executor.Spec // from driver.Create
 	caps    executor.Capabilities
 	disk    *disk
+	life    context.Context // ends with the sandbox
+	die     context.CancelFunc
 
 	mu       sync.Mutex
 	labels   map[string]string
@@ -52,6 +54,7 @@ func newSandbox(b *Backend, c *driver.Create) *sandbox {
 		labels: maps.Clone(c.Labels), idle: c.Spec.IdleTTL, used: time.Now(),
 		interps: map[executor.Interpreter]*interpreter{}, packages: map[string]bool{}, holders: map[*holder]bool{},
 	}
+	s.life, s.die = context.WithCancel(context.Background())
 	s.expiry = time.AfterFunc(time.Until(s.expires()), s.expire)
 	return s
 }
@@ -116,6 +119,7 @@ func (s *sandbox) end(cause error) {
 		s.expiry.Stop()
 	}
 	s.mu.Unlock()
+	s.die()
 	for _, in := range all {
 		in.end(cause)
 	}
