@@ -2,25 +2,16 @@ package sessions
 
 import (
 	"context"
-	"errors"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/execbroker/execbroker/executor"
 )
 
-// beat writes the heartbeat of this process to the Store, and checks the sessions that it holds and
-// nobody uses.
+// beat writes the heartbeat of this process to the Store.
 func (m *Manager) beat() {
-	for n := 0; ; n++ {
+	for {
 		if err := m.heartbeat(m.ctx); err != nil && m.ctx.Err() == nil && m.opts.Log != nil {
 			m.opts.Log.Warn("session store: heartbeat", "instance", m.opts.Instance, "error", err)
-		}
-		if n%3 == 2 {
-			m.sweep(m.ctx)
 		}
 		if !wait(m.ctx, m.opts.LeaseTTL/3) {
 			return
@@ -110,75 +101,4 @@ func (m *Manager) Living(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(living)
 	return slices.Compact(living), nil
-}
-
-// sweep releases sessions that nobody uses here and that have ended or moved to another process.
-func (m *Manager) sweep(ctx context.Context) {
-	m.mu.Lock()
-	held := maps.Clone(m.keys)
-	m.mu.Unlock()
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, closeAtOnce)
-	for key, l := range held {
-		select {
-		case <-l.unlocked:
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				ctx, cancel := context.WithTimeout(ctx, checkTime)
-				defer cancel()
-				m.check(ctx, key, l)
-				l.unlocked <- struct{}{}
-				m.tidy(key, l)
-			})
-		default: // the key is in use
-		}
-	}
-	wg.Wait()
-}
-
-// checkTime bounds the check of a session. A caller that needs the key waits for the check.
-const checkTime = 2 * time.Second
-
-// tidy forgets a key that is not in use and has no session.
-func (m *Manager) tidy(key string, l *local) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l.users == 0 && l.session == nil && m.keys[key] == l {
-		delete(m.keys, key)
-	}
-}
-
-// check checks one session for a caller that has locked the key. What it cannot find out is left
-// for the next time.
-func (m *Manager) check(ctx context.Context, key string, l *local) {
-	s := l.session
-	if s == nil {
-		return
-	}
-	e, err := m.load(ctx, key)
-	if err != nil {
-		return
-	}
-	id := s.Info().Handle.Session
-	if e.Handle.Session != id || e.Life != m.life && time.Now().Before(e.Until) {
-		m.setSession(l, nil)
-		m.releaseLater(s) // if no record names the sandbox, Reap removes it
-		return
-	}
-	i, err := s.Refresh(ctx)
-	if err == nil && i.State == executor.SessionRunning {
-		if !e.Unavailable.IsZero() {
-			e.Unavailable = time.Time{}
-			m.save(ctx, &e) // if this fails, the next check writes it
-		}
-		return
-	}
-	if err != nil && !errors.Is(err, executor.ErrNotFound) {
-		return
-	}
-	m.setSession(l, nil)
-	s.Close()                    // the sandbox is gone or dead
-	m.noteBehind(ctx, &e.Record) // if this fails, fewer runs are told than were lost
-	m.removeLost(ctx, "sweep", &e, LossGone)
 }

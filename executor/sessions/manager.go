@@ -114,6 +114,8 @@ type Manager struct {
 	seen   time.Time     // until when other processes consider this one alive
 	ahead  time.Duration // ClockAhead, as of the last heartbeat
 	keys   map[string]*local
+
+	ended chan struct{} // has a value when a session may have ended that nobody uses
 }
 
 // local is the state of a key in this process. At most one call at a time works on it.
@@ -124,8 +126,12 @@ type local struct {
 	users   int // calls that have the lock or wait for it
 	session executor.Session
 	lease   *Lease
+	used    time.Time // when a call had the lock last
+	due     time.Time // when the session is checked if nobody uses it
+	heard   bool      // the session has said since then that it may have ended
 
-	found struct { // only the caller that has locked the key uses it
+	deaf  func() bool // ends what idle has asked for; nil: nothing. Only the caller that has locked the key uses it
+	found struct {    // only the caller that has locked the key uses it
 		session string
 		modules map[string]bool // that the interpreter of that session finds
 	}
@@ -133,7 +139,7 @@ type local struct {
 
 // New makes a Manager. It owns neither x nor store.
 func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
-	m := &Manager{x: x, store: store, opts: opts, life: rand.Text(), keys: map[string]*local{}}
+	m := &Manager{x: x, store: store, opts: opts, life: rand.Text(), keys: map[string]*local{}, ended: make(chan struct{}, 1)}
 	var errs []error
 	if opts.Instance == "" {
 		errs = append(errs, errors.New("instance: empty; it must name this process"))
@@ -151,6 +157,7 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	m.opts.LeaseTTL = cmp.Or(opts.LeaseTTL, DefaultLeaseTTL)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.work.Go(m.beat)
+	m.work.Go(m.sweeps)
 	return m, nil
 }
 
@@ -216,6 +223,7 @@ func (m *Manager) lock(ctx context.Context, op, key string) (*local, error) {
 
 // unlock releases the lock of a key.
 func (m *Manager) unlock(key string, l *local) {
+	m.idle(key, l)
 	l.unlocked <- struct{}{}
 	m.leave(key, l)
 }

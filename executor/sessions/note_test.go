@@ -11,10 +11,21 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// hooked is a Store that calls a function for each entry that was put or deleted.
+// hooked is a Store that calls a function before it gets an entry, and for each that was put or
+// deleted.
 type hooked struct {
 	sessions.Store
+	got          func(key string) error
 	put, deleted func(key string)
+}
+
+func (h *hooked) Get(ctx context.Context, key string) (sessions.Entry, error) {
+	if h.got != nil {
+		if err := h.got(key); err != nil {
+			return sessions.Entry{}, err
+		}
+	}
+	return h.Store.Get(ctx, key)
 }
 
 func (h *hooked) Put(ctx context.Context, key string, e sessions.Entry) (string, error) {
