@@ -114,3 +114,51 @@ func (w *world) discard(b *backends.Broker, key string) {
 		w.Error(err)
 	}
 }
+
+// TestBillEndsWithSandbox: a sandbox costs nothing after its end, which nobody has asked for, even
+// while the store and the provider do not answer. One that was only cut off costs all of its time.
+func TestBillEndsWithSandbox(t *testing.T) {
+	const priced = "backends: {a: {type: fake, on: a, broker: {prices: {second: 0.01}}}}"
+	spec := executor.Spec{Subject: "u", IdleTTL: 100 * time.Second}
+	for name, c := range map[string]func(w *world, b *backends.Broker){
+		"its own": func(w *world, b *backends.Broker) {
+			s := w.create(b, spec)
+			time.Sleep(time.Hour)
+			w.do(s.Close())
+		},
+		"a conversation": func(w *world, b *backends.Broker) {
+			lease, err := b.Manager().Acquire(w.Context(), "k", spec)
+			w.do(err)
+			w.do(lease.Release())
+			time.Sleep(time.Hour)
+			if b.Manager().Holds("k") {
+				w.Error("it is still held")
+			}
+		},
+		"unanswered": func(w *world, b *backends.Broker) {
+			s := w.create(b, spec)
+			w.at["a"].Fail(fake.OpRefresh, -1, unavailable)
+			time.Sleep(time.Hour)
+			w.at["a"].Fail(fake.OpRefresh, 0, nil)
+			w.do(s.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, fake.Options{}, func(w *world) {
+				b := w.open(priced)
+				defer w.close(b)
+				c(w, b)
+				if got := b.Stats().Arms[0].Cost.String(); got != "1" {
+					w.Errorf("100 seconds cost %s", got)
+				}
+			})
+		})
+	}
+}
+
+func (w *world) do(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}

@@ -40,6 +40,7 @@ type meter struct {
 	ahead executor.Money // reserved for the time that comes
 	bytes int64          // that have passed
 	runs  int            // in progress
+	ended time.Time      // when the sandbox has ended, or may have; zero: it lives
 
 	before bool          // the processor time until the first Refresh is not of this holder
 	timed  time.Duration // what of the processor time needs no charge: see leftover
@@ -63,23 +64,46 @@ func (m *meter) due() executor.Money {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	due := max(m.at(time.Now())-m.life, 0)
+	due := max(m.now()-m.life, 0)
 	m.life += due
 	return due
+}
+
+// now returns what the life of the sandbox costs until now, or until it has ended. The caller holds
+// mu.
+func (m *meter) now() executor.Money {
+	t := time.Now()
+	if !m.ended.IsZero() {
+		t = m.ended
+	}
+	return m.at(t)
+}
+
+// lives notes whether the sandbox lives. If it does after all, the time since it was said to have
+// ended costs something, too.
+func (m *meter) lives(yes bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case yes:
+		m.ended = time.Time{}
+	case m.ended.IsZero():
+		m.ended = time.Now()
+	}
 }
 
 // cost returns what the session has cost so far.
 func (m *meter) cost() executor.Money {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(m.at(time.Now()), m.life) + m.other
+	return max(m.now(), m.life) + m.other
 }
 
 // unbilled returns what the life of the session has cost since it was billed last.
 func (m *meter) unbilled() executor.Money {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(m.at(time.Now())-m.life, 0)
+	return max(m.now()-m.life, 0)
 }
 
 // ran notes the time that a run was charged.
@@ -336,6 +360,11 @@ func (s *session) ahead(ctx context.Context) *executor.Error {
 func (s *session) bill(ctx context.Context) {
 	if s.meter.running() {
 		return // what a run costs is reserved with it
+	}
+	if s.suspect.CompareAndSwap(true, false) {
+		if _, err := s.Refresh(ctx); err != nil && !errors.Is(err, executor.ErrNotFound) {
+			s.suspect.Store(true) // it is asked again
+		}
 	}
 	due := s.meter.due()
 	if due > 0 {

@@ -54,11 +54,13 @@ type session struct {
 	meter      meter
 	known      atomic.Pointer[knownAccounts]
 	billing    atomic.Bool // somebody bills it, or it is not ready yet
+	suspect    atomic.Bool // its sandbox may have ended, and nobody has asked since
 	watching   watching
 	cohort     *cohort      // nil: the session is not counted
 	first      atomic.Bool  // no run has begun since the session was created
 	shadow     *follower    // nil: it is not repeated
 	cost       atomic.Int64 // executor.Money that the session had cost at the last Refresh
+	deaf       func() bool  // nil, or it ends what begin has asked for
 	once       sync.Once
 }
 
@@ -71,6 +73,13 @@ func (s *session) begin(a *arm, attributes map[string]string, took time.Duration
 	s.attributes.Store(&attributes)
 	s.spent.Store(int64(took))
 	a.began(s)
+	var e executor.Ender
+	if !s.meter.free && executor.As(s.Session, &e) {
+		s.deaf = e.AfterEnd(func() {
+			s.meter.lives(false)
+			s.suspect.Store(true)
+		})
+	}
 }
 
 // As passes backend-specific values through.
@@ -80,8 +89,12 @@ func (s *session) As(target any) bool {
 		return true
 	}
 	ok := executor.As(s.Session, target)
-	if _, harmless := target.(*executor.Suspender); ok && !harmless {
-		s.shadow.leave(leftDirect, false)
+	switch target.(type) {
+	case *executor.Suspender, *executor.Ender: // harmless
+	default:
+		if ok {
+			s.shadow.leave(leftDirect, false)
+		}
 	}
 	return ok
 }
@@ -107,6 +120,10 @@ func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) 
 // Refresh does the same as Info, after asking the backend.
 func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	i, err := s.Session.Refresh(ctx)
+	if err == nil || errors.Is(err, executor.ErrNotFound) {
+		s.meter.lives(err == nil && i.State == executor.SessionRunning)
+		s.suspect.Store(false)
+	}
 	if err != nil {
 		return i, err
 	}
@@ -280,6 +297,9 @@ func (s *session) run(ctx context.Context, a Audit, most time.Duration, bytes in
 	began := time.Now()
 	res, n, err := do()
 	s.meter.run(-1)
+	if res != nil && err == nil && !res.FilesLost {
+		s.meter.lives(true)
+	}
 	a.Cost = s.settle(taken, began, n, res, err)
 	if res != nil {
 		res.Notices = append(res.Notices, notices...)
@@ -374,6 +394,9 @@ func (s *session) Close() error {
 func (s *session) end() {
 	s.once.Do(func() {
 		s.shadow.ended()
+		if s.deaf != nil {
+			s.deaf()
+		}
 		s.charge(s.held, true, ledger.Amount{Cost: s.meter.due()}, 0)
 		s.arm.ended(s)
 		a := Audit{Op: "end"}
