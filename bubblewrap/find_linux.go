@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,9 +45,48 @@ func (f *found) process() *process {
 	return p
 }
 
+// place is the State of handles: where the bwrap of the sandbox is in the table of processes.
+type place struct {
+	Namespace string `json:"ns"` // of the number
+	Monitor   int    `json:"monitor"`
+}
+
+// state returns the State of the handle of a sandbox.
+func state(monitor int, here string) json.RawMessage {
+	text, err := json.Marshal(place{here, monitor})
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// find returns a sandbox. The note of the process says whether it is the one of the handle, whose
+// State may be forged. Only a handle that says nothing of this namespace makes find read the whole
+// table of processes.
+func find(h executor.Handle) (f found, ok bool, err error) {
+	here, err := namespace()
+	if err != nil {
+		return f, false, err
+	}
+	var at place
+	if json.Unmarshal(h.State, &at) == nil && at.Namespace == here && at.Monitor > 0 {
+		f, ok = look(fmt.Sprintf("/proc/%d", at.Monitor), here)
+		return f, ok && f.ID == h.Session, nil
+	}
+	all, err := running()
+	i := slices.IndexFunc(all, func(f found) bool { return f.ID == h.Session })
+	if err != nil || i < 0 {
+		return f, false, err
+	}
+	return all[i], true, nil
+}
+
+// namespace names the namespace of the numbers of processes.
+func namespace() (string, error) { return os.Readlink("/proc/self/ns/pid") }
+
 // running returns the sandboxes that run, of whatever owner.
 func running() (all []found, err error) {
-	here, err := os.Readlink("/proc/self/ns/pid")
+	here, err := namespace()
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +139,7 @@ func look(dir, here string) (f found, ok bool) {
 	}
 	f.monitor, err = strconv.Atoi(filepath.Base(dir))
 	f.pid = child(f.monitor)
+	f.info.Handle.State = state(f.monitor, here)
 	return f, err == nil && f.pid != 0
 }
 

@@ -91,6 +91,9 @@ func (m *machine) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	if err != nil {
 		return nil, nil, err
 	}
+	if here, err := namespace(); err == nil { // otherwise a handle is found in the whole table
+		s.Info.Handle.State = state(p.monitor, here)
+	}
 	return p, conn, nil
 }
 
@@ -122,18 +125,16 @@ func (m *machine) box(s *runner.Start) (*box, error) {
 	return b, b.covered()
 }
 
-// Find implements runner.Finder. Nothing in the handle is an address but the name of the session.
+// Find implements runner.Finder.
 func (m *machine) Find(_ context.Context, h executor.Handle) (runner.Sandbox, executor.SessionInfo, error) {
-	all, err := running()
-	if err != nil {
+	f, ok, err := find(h)
+	switch {
+	case err != nil:
 		return nil, executor.SessionInfo{}, driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
+	case !ok:
+		return nil, executor.SessionInfo{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("no such sandbox"))
 	}
-	for _, f := range all {
-		if f.ID == h.Session {
-			return f.process(), f.info, nil
-		}
-	}
-	return nil, executor.SessionInfo{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("no such sandbox"))
+	return f.process(), f.info, nil
 }
 
 // Sessions implements driver.Lister.

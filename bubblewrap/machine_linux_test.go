@@ -1,6 +1,7 @@
 package bubblewrap
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -98,6 +99,46 @@ print(v.f_frsize * v.f_blocks, resource.getrlimit(resource.RLIMIT_NPROC)[1])`)
 	if got != want || l.MemoryBytes < 110<<20 || l.CPUs != 0.5 || l.Processes != 20 {
 		t.Errorf("got %q of %+v, want %q", got, l, want)
 	}
+}
+
+// TestAttachLooksAtOneProcess: a handle says which process it is about, and the table of processes
+// is not read. The note of that process decides, so a forged handle finds nothing, and one of an
+// earlier program is found in the table.
+func TestAttachLooksAtOneProcess(t *testing.T) {
+	t.Parallel()
+	x, _ := open(t, func(*Config) {})
+	s, other := create(t, x, executor.Spec{}), create(t, x, executor.Spec{})
+	for name, c := range map[string]struct {
+		state json.RawMessage
+		found bool
+	}{
+		"its own":           {s.Info().Handle.State, true},
+		"another sandbox":   {other.Info().Handle.State, false},
+		"no sandbox":        {state(os.Getpid(), here(t)), false},
+		"another namespace": {state(1, "pid:[1]"), true},
+		"nothing":           {nil, true},
+		"hostile":           {json.RawMessage(`{"ns":[],"monitor":"../1"}`), true},
+	} {
+		h := s.Info().Handle
+		h.State = c.state
+		a, err := x.Attach(t.Context(), h)
+		if c.found != (err == nil) || err != nil && !errors.Is(err, executor.ErrNotFound) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if err == nil {
+			if got := string(a.Info().Handle.State); got != string(s.Info().Handle.State) {
+				t.Errorf("%s: got the state %s", name, got)
+			}
+			check(t, a.Detach())
+		}
+	}
+	check(t, errors.Join(s.Close(), other.Close()))
+}
+
+func here(t *testing.T) string {
+	ns, err := namespace()
+	check(t, err)
+	return ns
 }
 
 // TestAliasesHideNothing refuses names that would hide something of the root.
