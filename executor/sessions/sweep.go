@@ -96,7 +96,7 @@ func (m *Manager) sweep(ctx context.Context) time.Time {
 	}
 	m.mu.Unlock()
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, closeAtOnce)
+	slots := make(chan struct{}, checkAtOnce)
 	for key, l := range due {
 		select {
 		case <-l.unlocked:
@@ -119,6 +119,9 @@ func (m *Manager) sweep(ctx context.Context) time.Time {
 	wg.Wait()
 	return next
 }
+
+// checkAtOnce is how many checks ask the Store and the backends at a time.
+const checkAtOnce = 32
 
 // checkTime bounds the check of a session. A caller that needs the key waits for the check.
 const checkTime = 2 * time.Second

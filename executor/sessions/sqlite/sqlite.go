@@ -45,6 +45,10 @@ CREATE TABLE IF NOT EXISTS entry (key TEXT PRIMARY KEY, value BLOB, rev INTEGER 
 CREATE INDEX IF NOT EXISTS entry_expires ON entry (expires) WHERE expires > 0;
 `
 
+// connections bounds the connections to the database. Each has three files open, and more of them
+// than processors do not read faster.
+const connections = 8
+
 // patience is how long to wait for other users of the database.
 const patience = 10 * time.Second
 
@@ -68,6 +72,8 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
 	s := &Store{path: path, db: db, turn: semaphore.NewWeighted(1)}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
