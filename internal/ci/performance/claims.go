@@ -81,6 +81,18 @@ var claims = []claim{
 		"LiveSessions µs-p99-at-1000", "LiveSessions µs-p99-at-10", times, 2, false},
 	{"The broker: the same with 100,000 sessions", "with 10 sessions", "backends",
 		"LiveSessions µs-p99-at-100000", "LiveSessions µs-p99-at-10", times, 2, false},
+	{"The broker: processor time of a message with a quota, with 1,000 conversations", "with 10 conversations", "backends",
+		"Message µs-cpu-at-1000", "Message µs-cpu-at-10", times, 1.5, false},
+	{"The broker: the same with 100,000, of which 1,000 have a sandbox", "with 10 conversations", "backends",
+		"Message µs-cpu-at-100000", "Message µs-cpu-at-10", times, 1.5, false},
+	{"The broker: reads of the session store by such a message, with 1,000 conversations", "with 10 conversations", "backends",
+		"Message reads-at-1000", "Message reads-at-10", times, 1.5, false},
+	{"The broker: the same reads with 100,000", "with 10 conversations", "backends",
+		"Message reads-at-100000", "Message reads-at-10", times, 1.5, false},
+	{"The broker: writes of the session store by such a message, with 1,000 conversations", "with 10 conversations", "backends",
+		"Message writes-at-1000", "Message writes-at-10", times, 1.5, false},
+	{"The broker: the same writes with 100,000", "with 10 conversations", "backends",
+		"Message writes-at-100000", "Message writes-at-10", times, 1.5, false},
 }
 
 // peers are what people use instead. Nothing is wanted: they do less, or the same.

@@ -54,6 +54,8 @@ func (c claim) show(v float64) string {
 		return fmt.Sprintf("%.3g MB/s", v/1e6)
 	case strings.Contains(unit, "MiB"):
 		return fmt.Sprintf("%.0f MiB", v/(1<<20))
+	case strings.HasPrefix(unit, "reads-"), strings.HasPrefix(unit, "writes-"):
+		return fmt.Sprintf("%.1f", v)
 	case unit == "events/s":
 		return fmt.Sprintf("%.0f a second", v)
 	case v >= 1 || v <= -1:

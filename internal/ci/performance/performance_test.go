@@ -16,6 +16,7 @@ BenchmarkCold-2   	       3	         0 ns/op	       330.0 ms-cold	       250.0 m
 BenchmarkCold-2   	       3	         0 ns/op	       310.0 ms-cold	       250.0 ms-raw
 BenchmarkStdout/session-2 	       1	100 ns/op	 135.5 MB/s
 BenchmarkStdout/raw 	       1	100 ns/op	 271.0 MB/s
+BenchmarkMessage-2 	       1	0 ns/op	 5.0 writes-at-1000	 4.0 writes-at-10
 BenchmarkIdle/python-16 	       1	100 ns/op	 166.0 MiB/session
 PASS
 `
@@ -44,6 +45,10 @@ func TestHold(t *testing.T) {
 		{
 			claim{"idle", "", "d", "Idle/python MiB/session", "", alone, 90 << 20, false},
 			"| idle | 166 MiB | – | 166 MiB | at most 90 MiB | **missed** |",
+		},
+		{
+			claim{"writes", "ten", "d", "Message writes-at-1000", "Message writes-at-10", times, 1.5, false},
+			"| writes | 5.0 | 4.0: ten | 1.25 times | at most 1.50 times | met |",
 		},
 	} {
 		h, err := c.hold(f)
