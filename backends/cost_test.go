@@ -83,6 +83,7 @@ func TestMessageCost(t *testing.T) {
 					time.Sleep(7 * time.Second)
 					synctest.Wait()
 					store.take()
+					asked := w.at["a"].Calls(fake.OpRefresh) + w.at["a"].Calls(fake.OpLookup)
 					lease, err := b.Manager().Acquire(w.Context(), "chat", executor.Spec{Subject: "u"})
 					if err != nil {
 						w.Fatal(err)
@@ -98,6 +99,9 @@ func TestMessageCost(t *testing.T) {
 					}
 					synctest.Wait()
 					reads, writes := store.take()
+					if n := w.at["a"].Calls(fake.OpRefresh) + w.at["a"].Calls(fake.OpLookup) - asked; n > 1 {
+						w.Errorf("message %d: asked the provider %d times", i, n)
+					}
 					if i > 0 && (len(reads) > c.reads || len(writes) > c.writes) {
 						w.Errorf("message %d: got %d reads and %d writes:\n%s", i, len(reads), len(writes), strings.Join(append(reads, writes...), "\n"))
 					}

@@ -161,7 +161,12 @@ func (m *Manager) check(ctx context.Context, key string, l *local) (alive bool) 
 		}
 		return true
 	}
-	if err != nil && !errors.Is(err, executor.ErrNotFound) {
+	switch {
+	case errors.Is(err, executor.ErrClosed): // a later holder has shut this one out
+		m.setSession(l, nil)
+		m.releaseLater(s)
+		return false
+	case err != nil && !errors.Is(err, executor.ErrNotFound):
 		return false
 	}
 	m.setSession(l, nil)

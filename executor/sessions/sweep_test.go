@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/fake"
 )
@@ -80,6 +81,24 @@ func TestMovedIsReleased(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestShutOutIsReleased: a session whose sandbox has a later holder, of whom no record tells, is
+// released. The sandbox and the record stay.
+func TestShutOutIsReleased(t *testing.T) {
+	bubble(t, fake.Options{Mute: true}, func(w *world) {
+		p := w.start("one")
+		l := p.acquire("k", executor.Spec{IdleTTL: 3 * time.Hour})
+		release(w, l)
+		w.b.Fail(fake.OpRefresh, -1, driver.Fail(executor.ErrClosed, executor.RanNo, nil))
+		time.Sleep(20 * lease)
+		synctest.Wait()
+		if p.m.Holds("k") || len(w.entries("session/")) != 1 || len(w.b.Sandboxes()) != 1 {
+			w.Errorf("held: %v; records %q; sandboxes %q", p.m.Holds("k"), w.entries("session/"), w.b.Sandboxes())
+		}
+		w.b.Fail(fake.OpRefresh, 0, nil)
+		w.do(p.m.Discard(w.Context(), "k"))
+	})
 }
 
 // TestEndIsHeard: a sandbox that ends tells the process that holds it, which notes the loss at
