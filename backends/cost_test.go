@@ -135,7 +135,7 @@ func TestBillEndsWithSandbox(t *testing.T) {
 			w.do(err)
 			w.do(lease.Release())
 			time.Sleep(time.Hour)
-			if b.Manager().Holds("k") {
+			if b.Manager().Stays("k") {
 				w.Error("it is still held")
 			}
 		},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -261,6 +262,7 @@ func TestConversationsMove(t *testing.T) {
 							}
 							together := name != "http" && to == "mixed" && (from == "mixed" || !c.apart)
 							check(together && !c.stays)
+							synctest.Wait() // what was left is closed in the background
 							if n := len(w.at["a"].Sandboxes()); n > 0 && way == "drain" {
 								w.Errorf("%d sandboxes are left where none is to be", n)
 							}

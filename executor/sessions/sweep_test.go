@@ -74,8 +74,8 @@ func TestMovedIsReleased(t *testing.T) {
 					time.Sleep(idle / 4)
 				}
 				synctest.Wait()
-				if one.m.Holds("k") || !two.m.Holds("k") {
-					w.Errorf("held by the first: %v, by the second: %v", one.m.Holds("k"), two.m.Holds("k"))
+				if one.m.Stays("k") || !two.m.Stays("k") {
+					w.Errorf("held by the first: %v, by the second: %v", one.m.Stays("k"), two.m.Stays("k"))
 				}
 				w.do(two.m.Discard(w.Context(), "k"))
 			})
@@ -93,8 +93,8 @@ func TestShutOutIsReleased(t *testing.T) {
 		w.b.Fail(fake.OpRefresh, -1, driver.Fail(executor.ErrClosed, executor.RanNo, nil))
 		time.Sleep(20 * lease)
 		synctest.Wait()
-		if p.m.Holds("k") || len(w.entries("session/")) != 1 || len(w.b.Sandboxes()) != 1 {
-			w.Errorf("held: %v; records %q; sandboxes %q", p.m.Holds("k"), w.entries("session/"), w.b.Sandboxes())
+		if p.m.Stays("k") || len(w.entries("session/")) != 1 || len(w.b.Sandboxes()) != 1 {
+			w.Errorf("held: %v; records %q; sandboxes %q", p.m.Stays("k"), w.entries("session/"), w.b.Sandboxes())
 		}
 		w.b.Fail(fake.OpRefresh, 0, nil)
 		w.do(p.m.Discard(w.Context(), "k"))
@@ -126,16 +126,16 @@ func TestEndIsHeard(t *testing.T) {
 				failing.Store(away)
 				w.b.Break(id)
 				synctest.Wait()
-				if p.m.Holds("k") != away {
-					w.Errorf("held: %v", p.m.Holds("k"))
+				if p.m.Stays("k") != away {
+					w.Errorf("held: %v", p.m.Stays("k"))
 				}
 				if away {
 					failing.Store(false)
 					time.Sleep(lease)
 					synctest.Wait()
 				}
-				if left := w.entries("session/"); p.m.Holds("k") || len(left) > 0 || len(w.entries("lost/")) != 1 || len(w.b.Sandboxes()) > 0 {
-					w.Errorf("held: %v; records %q, losses %q", p.m.Holds("k"), left, w.entries("lost/"))
+				if left := w.entries("session/"); p.m.Stays("k") || len(left) > 0 || len(w.entries("lost/")) != 1 || len(w.b.Sandboxes()) > 0 {
+					w.Errorf("held: %v; records %q, losses %q", p.m.Stays("k"), left, w.entries("lost/"))
 				}
 				l = p.acquire("k")
 				if !l.Lost || l.Why != sessions.LossGone {
