@@ -26,8 +26,8 @@ func openFiles(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// TestConnections: many readers at once do not open many files. Each connection that they open also
-// made a writer wait, for seconds with a few hundred of them.
+// TestConnections: many readers at once do not open many files. A writer beside 256 readers waited
+// for seconds when each had a connection of its own.
 func TestConnections(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "store.db"))
