@@ -119,7 +119,7 @@ func relocate(t *testing.T, some []relocation) {
 				call(python, "print(x, open('of-python.txt').read())", "{'a': [1]} py")
 				call(javascript, "console.log(x.join(), require('fs').readFileSync('of-js.txt', 'utf8'))", "1,2 js")
 			}
-			noticed := r.way != "destroyed" || r.from != "pyodide" // a holder that has not keeps the languages apart
+			noticed := r.way != "destroyed" || r.from != "pyodide"    // a holder that has not keeps the languages apart
 			if r.to != "pyodide" && r.way != "escalated" && noticed { // both are in one sandbox
 				want := "py"
 				if r.way == "late" {

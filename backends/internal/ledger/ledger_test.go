@@ -95,11 +95,20 @@ func (s *shop) process(instance string, alone float64) *ledger.Ledger {
 	return l
 }
 
-// bury makes an instance count as dead.
-func (s *shop) bury(instance string) {
+// bury makes an instance count as dead, and returns its life.
+func (s *shop) bury(instance string) (life string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	life = s.alive[instance]
 	delete(s.alive, instance)
+	return life
+}
+
+// revive makes an instance say again that it lives.
+func (s *shop) revive(instance, life string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alive[instance] = life
 }
 
 // take returns what an account grants.
@@ -399,9 +408,7 @@ func TestDeath(t *testing.T) {
 		sleeper.End("x", ledger.Amount{Runs: 1, Time: 2 * time.Second, Cost: 200}) // of which 300 are paid
 		time.Sleep(20 * time.Second)
 		spent(330)
-		s.mu.Lock()
-		s.alive["a"] = "life 1" // it says again that it lives
-		s.mu.Unlock()
+		s.revive("a", "life 1")
 		s.take(a, limits, aRun).End("x", ledger.Amount{Runs: 1, Cost: 30})
 		time.Sleep(time.Minute)
 		spent(360)

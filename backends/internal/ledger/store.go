@@ -292,7 +292,12 @@ func (l *Ledger) visit(a *account, lives map[string]string) error {
 	defer cancel()
 	a.mu.Lock()
 	others := maps.Clone(a.others)
-	old := append(slices.Clone(a.own.Old), a.gone.Old...)
+	old := slices.Clone(a.own.Old)
+	if a.read && !a.dirty && !a.writing {
+		// Only what the store has among the dead is archived. A process whose share was taken over
+		// here but not there may live on, and spend more on the same day.
+		old = append(old, a.gone.Old...)
+	}
 	a.mu.Unlock()
 	dead := map[string]bool{}
 	for instance, s := range others {
