@@ -114,6 +114,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		}
 	}
 	if err != nil {
+		err = lease.cut(ctx, err)
 		lease.abandon(ctx, e.Unavailable)
 		return nil, err
 	}
@@ -169,6 +170,18 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		return nil, err
 	}
 	return lease, nil
+}
+
+// cut returns why an Acquire has failed. If the end of its lease has cut it short, the caller has
+// not cancelled anything.
+func (le *Lease) cut(caller context.Context, err error) error {
+	switch {
+	case le.ctx.Err() == nil || caller.Err() != nil || !errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(context.Cause(le.ctx), errLost):
+		return le.m.fail("acquire", executor.ErrUnavailable, errLost)
+	}
+	return le.m.fail("acquire", executor.ErrClosed, nil)
 }
 
 // sameSandbox reports whether two records say the same about the sandbox.

@@ -1,6 +1,9 @@
 package sessions_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -98,4 +101,40 @@ func TestRanIsKept(t *testing.T) {
 		ran(false, false)
 		release(w, l)
 	})
+}
+
+// TestLeaseLostWhileAcquired: a caller that has not given up is not told that it has.
+func TestLeaseLostWhileAcquired(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(w *world, p *process)
+		want error
+	}{
+		"another process": {func(w *world, _ *process) {
+			e, err := w.store.Get(w.Context(), "session/k")
+			w.do(err)
+			e.Value = bytes.ReplaceAll(e.Value, []byte(`"life":"`), []byte(`"life":"not `))
+			_, err = w.store.Put(w.Context(), "session/k", e)
+			w.do(err)
+		}, executor.ErrUnavailable},
+		"close": {func(_ *world, p *process) { go p.m.Close(context.Background()) }, executor.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, fake.Options{}, func(w *world) {
+				p := w.start("one")
+				release := w.b.Hold(fake.OpCreate)
+				got := make(chan error)
+				go func() {
+					_, err := p.m.Acquire(w.Context(), "k", executor.Spec{})
+					got <- err
+				}()
+				time.Sleep(time.Second)
+				c.lose(w, p)
+				err := <-got
+				release()
+				if !errors.Is(err, c.want) || errors.Is(err, context.Canceled) {
+					w.Errorf("got %v, want %v", err, c.want)
+				}
+			})
+		})
+	}
 }
