@@ -105,6 +105,12 @@ func TestExplain(t *testing.T) {
 	}
 	rate := refused(executor.ErrDenied, "guard: runs_per_minute: the subject has had 3 runs within a minute; the next is possible in 12s")
 	rate.RetryAfter = 11500 * time.Millisecond
+	in := func(d time.Duration) *executor.Error {
+		e := refused(executor.ErrDenied, "guard: quota")
+		e.RetryAfter = d
+		return e
+	}
+	const quota = "Refused by a rule of this service: quota. Try again in "
 	maybe := refused(executor.ErrUnavailable, "dial tcp 10.0.0.7:2375: connection refused")
 	maybe.Ran = executor.RanMaybe
 	fetching := refused(executor.ErrUnavailable, "")
@@ -118,6 +124,9 @@ func TestExplain(t *testing.T) {
 		"nil":      {nil, ""},
 		"input":    {&tool.InputError{Problems: []string{"One.", "Two."}}, "One. Two."},
 		"rate":     {rate, "Refused by a rule of this service: runs_per_minute: the subject has had 3 runs within a minute; the next is possible in 12s. Try again in 12 seconds."},
+		"minutes":  {in(2*time.Minute + time.Second), quota + "3 minutes."},
+		"hours":    {in(79514 * time.Second), quota + "23 hours."},
+		"days":     {in(20 * 24 * time.Hour), quota + "20 days."},
 		"packages": {refused(executor.ErrDenied, "guard: packages: x is not on the list of python packages; allowed are: numpy"), "Refused by a rule of this service: packages: x is not on the list of python packages; allowed are: numpy. The same call will be refused again."},
 		"wrapped":  {fmt.Errorf("call: %w", refused(executor.ErrBusy, "")), "An earlier run of this conversation is still going. Wait until it has ended."},
 		"away":     {refused(executor.ErrUnavailable, "dial unix /var/run/docker.sock"), "No sandbox is available at the moment. Try again later, or answer without running code."},

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -32,12 +32,26 @@ func Explain(err error) string {
 	}
 	text := explainKind(e)
 	if e.RetryAfter > 0 {
-		text += fmt.Sprintf(" Try again in %d seconds.", int(math.Ceil(e.RetryAfter.Seconds())))
+		text += " Try again in " + spoken(e.RetryAfter) + "."
 	}
 	if ran, ok := map[executor.Ran]string{executor.RanMaybe: mayHaveRun, executor.RanYes: "The code had started."}[e.Ran]; ok {
 		text += " " + ran
 	}
 	return text
+}
+
+// spoken returns a time as people say it, rounded up.
+func spoken(d time.Duration) string {
+	unit, name := time.Second, "seconds"
+	switch {
+	case d >= 48*time.Hour:
+		unit, name = 24*time.Hour, "days"
+	case d >= 2*time.Hour:
+		unit, name = time.Hour, "hours"
+	case d >= 2*time.Minute:
+		unit, name = time.Minute, "minutes"
+	}
+	return fmt.Sprintf("%d %s", (d+unit-1)/unit, name)
 }
 
 const (
