@@ -13,8 +13,8 @@ import (
 
 // Usage is what an account has used on one day by one arm of a route.
 type Usage struct {
-	Day      time.Time       `json:"day"`     // its beginning, in UTC
-	Account  string          `json:"account"` // "subject=alice", or an attribute with a quota: "plan=pro"
+	Day      time.Time       `json:"day,omitzero"`      // its beginning, in UTC; zero: summed over days
+	Account  string          `json:"account,omitempty"` // "subject=alice", or an attribute with a quota: "plan=pro"
 	Route    string          `json:"route,omitempty"`
 	Backend  string          `json:"backend,omitempty"`  // where it ran; empty: not known, because the process that knew it has died
 	Assigned string          `json:"assigned,omitempty"` // the backend that the split selected

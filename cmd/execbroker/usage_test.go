@@ -71,6 +71,9 @@ guard: {quotas: [{by: plan, per: month, cost: 100}]}
 		t.Errorf("got %s", table)
 	}
 	var doc usageDocument
+	if got := run(t, exitOK, "usage", "--config", config, "--json", "--by", "account").out.String(); strings.Contains(got, `"day"`) {
+		t.Errorf("what is summed over days has one: %s", got)
+	}
 	if err := json.Unmarshal(run(t, exitOK, "usage", "--config", config, "--json").out.Bytes(), &doc); err != nil || len(doc.Usage) != 3 || doc.Usage[1].Cost != 1_500_000 {
 		t.Errorf("got %+v and %v", doc, err)
 	}
