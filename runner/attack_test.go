@@ -36,16 +36,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {
 		s := start(t, root, func(c *Config) { c.Rlimits = map[string]int64{"nofile": 1000} })
-		s.Files().Stat(t.Context(), "/") // the helper runs
-		helper := 0
-		for _, d := range children(t, s.cmd.Process.Pid) {
-			if status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", d)); strings.Contains(string(status), fmt.Sprintf("Uid:\t0\t%d\t0\t", s.uid)) {
-				helper = d
-			}
-		}
-		if helper == 0 {
-			t.Fatal("no helper found")
-		}
+		helper := s.helper(t)
 		secret := filepath.Join(filepath.Dir(s.workdir), "root", "secret")
 		if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
@@ -139,6 +130,19 @@ def made(families, kind, protocol, make=socket.socket):
         except OSError: pass
     return found
 `
+
+// helper returns the process that works on files, and starts it before if it does not run.
+func (s *sandbox) helper(t *testing.T) int {
+	t.Helper()
+	s.Files().Stat(t.Context(), "/")
+	for _, pid := range children(t, s.cmd.Process.Pid) {
+		if status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); strings.Contains(string(status), fmt.Sprintf("Uid:\t0\t%d\t0\t", s.uid)) {
+			return pid
+		}
+	}
+	t.Fatal("no helper found")
+	return 0
+}
 
 // children lists the child processes of one.
 func children(t *testing.T, pid int) (found []int) {

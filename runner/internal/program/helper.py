@@ -8,6 +8,7 @@ class Helper(Peer):
 
     def __init__(self, sup):
         self.sup, self.pid, self.ids, self.tasks, self.mark = sup, 0, 0, {}, 0
+        self.killing = False  # it was told to kill, and has not answered
 
     def start(self):
         if self.pid:
@@ -85,10 +86,17 @@ class Helper(Peer):
 
     def kill_all(self):
         """Kills every process of the user at once, as the kernel does it for one who may signal nobody else."""
+
+        def done(kind, payload):
+            self.killing = False
+
+        if self.killing:
+            return
+        self.killing = True
         try:
-            self.open(Ask(lambda kind, payload: None), {"op": "kill"})
+            self.open(Ask(done), {"op": "kill"})
         except Refused:
-            pass  # tried again
+            self.killing = False  # tried again
 
     def receive(self, kind, flags, channel, stream, payload):
         task = self.tasks.get(stream)

@@ -207,7 +207,10 @@ class Supervisor:
             if sweep.forced and not sweep.done or sweep.late(SWEEP_SECONDS):
                 sweep.force()
                 self.helper.kill_all()
-        done, self.sweeps = [s for s in self.sweeps if s.done], [s for s in self.sweeps if not s.done]
+        # What is started before the helper has killed would die too.
+        killing = self.operations is not None and self.operations.killing
+        done = [s for s in self.sweeps if s.done and not killing]
+        self.sweeps = [s for s in self.sweeps if s not in done]
         self.looked_at = time.monotonic()
         if self.sweeps:
             self.look_in(LOOK_SECONDS[1] if any(s.alive for s in self.sweeps) else LOOK_SECONDS[0])
