@@ -68,6 +68,7 @@ func TestReportAndQuota(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(s *shop) {
 				r := rand.New(rand.NewPCG(seed, 1))
+				time.Sleep(24*time.Hour - time.Duration(r.IntN(15))*time.Minute) // the next day begins meanwhile
 				names := []string{"a", "b", "c"}
 				all, lives := map[string]*ledger.Ledger{}, map[string]string{}
 				for _, n := range names {
@@ -108,9 +109,6 @@ func TestReportAndQuota(t *testing.T) {
 						default:
 							time.Sleep(time.Duration(r.IntN(30)) * time.Second)
 						}
-					}
-					if r.IntN(12) == 0 {
-						time.Sleep(24 * time.Hour) // the next day begins
 					}
 					for n, taken := range held {
 						for _, x := range taken {
