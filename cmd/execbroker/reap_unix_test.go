@@ -5,25 +5,13 @@ package main
 import (
 	"slices"
 	"testing"
-
-	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/executor/driver"
 )
 
 // On a terminal the user says whether sandboxes in use are removed.
 func TestSessionReapAsks(t *testing.T) {
 	t.Parallel()
 	b, config := shared(t)
-	x, err := b.Open(driver.Env{Name: "box", Owner: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	s, err := x.Create(t.Context(), executor.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := s.Info().Handle.Session
+	id := hold(t, b, "shop")
 	for _, c := range []struct {
 		answer, want string
 		left         bool

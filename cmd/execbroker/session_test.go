@@ -30,6 +30,21 @@ func shared(t *testing.T) (b *fake.Backend, config string) {
 	return b, write(t, t.TempDir(), "shared.yaml", "backends:\n  box: {type: fake, address: \""+address+"\"}\n")
 }
 
+// hold creates a sandbox whose creator is connected to it until the test ends.
+func hold(t *testing.T, b *fake.Backend, owner string) (id string) {
+	t.Helper()
+	x, err := b.Open(driver.Env{Name: "box", Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close() })
+	s, err := x.Create(t.Context(), executor.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Info().Handle.Session
+}
+
 // leave creates sandboxes that outlive their creator.
 func leave(t *testing.T, b *fake.Backend, owner string, specs ...executor.Spec) (handles []executor.Handle) {
 	t.Helper()
@@ -134,16 +149,7 @@ func TestSessionReapSparesWhatIsInUse(t *testing.T) {
 	t.Parallel()
 	b, config := shared(t)
 	left := leave(t, b, "shop", executor.Spec{})[0].Session
-	x, err := b.Open(driver.Env{Name: "box", Owner: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	s, err := x.Create(t.Context(), executor.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	used := s.Info().Handle.Session
+	used := hold(t, b, "shop")
 	reap := func(want int, more ...string) *process {
 		t.Helper()
 		return run(t, want, append([]string{"session", "reap", "--config", config, "--owner", "shop", "--older-than", "1ns"}, more...)...)
@@ -171,9 +177,7 @@ func TestSessionReapSparesWhatIsInUse(t *testing.T) {
 		t.Errorf("got %q after --force", b.Sandboxes())
 	}
 	b.Fail(fake.OpLastContact, -1, driver.Fail(executor.ErrUnsupported, executor.RanNo, nil))
-	if _, err := x.Create(t.Context(), executor.Spec{}); err != nil {
-		t.Fatal(err)
-	}
+	hold(t, b, "shop")
 	if reap(exitOK); len(b.Sandboxes()) != 0 {
 		t.Errorf("got %q where nobody can tell, want that the age decides", b.Sandboxes())
 	}

@@ -142,15 +142,19 @@ func (m *Manager) checkpointOptions(s executor.Session) checkpoint.Options {
 	return checkpoint.Options{MaxBytes: m.opts.Checkpoint.Most, Limits: executor.RunLimits{WallTime: wall}}
 }
 
-// binding says to whom the checkpoint of a key belongs. The options of the Manager choose where a
-// session that is to leave its backend goes, also one with a weaker isolation.
+// binding says to whom the checkpoint of a key belongs, and how well s is enclosed.
 func (m *Manager) binding(r *Record, s executor.Session) checkpoint.Binding {
-	i := s.Info()
-	b := checkpoint.Binding{
-		Owner: m.opts.Checkpoint.Owner, Subject: r.Subject, Conversation: r.Key, Language: i.Capabilities.Languages[0].Language,
-		Network: r.Network, Isolation: i.Capabilities.Isolation,
+	return checkpoint.Binding{
+		Owner: m.opts.Checkpoint.Owner, Subject: r.Subject, Conversation: r.Key, Language: s.Info().Capabilities.Languages[0].Language,
+		Network: r.Network, Isolation: s.Info().Capabilities.Isolation,
 	}
-	if m.Leaves(i.Handle) {
+}
+
+// madeOf is the binding of a checkpoint that is made of s. If s is to leave its backend, the
+// options of the Manager have chosen where it goes, and the isolation there may be weaker.
+func (m *Manager) madeOf(r *Record, s executor.Session) checkpoint.Binding {
+	b := m.binding(r, s)
+	if m.Leaves(s.Info().Handle) {
 		b.Isolation = executor.IsolationProcess
 	}
 	return b
@@ -229,7 +233,7 @@ func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([
 // saveArchive saves an archive of s under the key of a record. It writes the pieces before the head
 // and removes old ones after it, so that the head is correct even after a crash in between.
 func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session, archive []byte) error {
-	return m.saveBound(ctx, r, m.binding(r, s), idleTTL(s), archive)
+	return m.saveBound(ctx, r, m.madeOf(r, s), idleTTL(s), archive)
 }
 
 // saveBound is saveArchive with a binding and an idle TTL.
@@ -361,7 +365,6 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 		return s, nil, m.storeError(ctx, "acquire", err)
 	}
 	b := m.binding(&e.Record, s)
-	b.Isolation = s.Info().Capabilities.Isolation
 	if e.On != "" || m.opts.Checkpoint.Weaker { // the application has said so
 		b.Isolation = executor.IsolationMicroVM // at least any other
 	}

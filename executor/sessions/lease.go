@@ -299,17 +299,7 @@ func (le *Lease) done() {
 // a sandbox is removed, unless it says that there was one. unavailable is the time since which the
 // backend has been unavailable, or zero.
 func (le *Lease) abandon(ctx context.Context, unavailable time.Time) {
-	le.once.Do(func() {
-		lost := le.stop()
-		le.m.mu.Lock()
-		le.l.lease = nil
-		le.m.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
-		defer cancel()
-		e := <-le.record
-		if lost {
-			return
-		}
+	le.giveUp(ctx, func(ctx context.Context, e *entry) {
 		if e.Handle.Session == "" && !e.Lost {
 			le.m.remove(ctx, e) // if this fails, the reservation expires by itself
 			return
@@ -322,6 +312,16 @@ func (le *Lease) abandon(ctx context.Context, unavailable time.Time) {
 // forget ends a lease and removes its record and what the Store has kept of the key. The caller
 // keeps the lock of the key.
 func (le *Lease) forget(ctx context.Context) (err error) {
+	le.giveUp(ctx, func(ctx context.Context, e *entry) {
+		// The record last: a process that waits for it must not find half of the rest.
+		err = errors.Join(le.m.discardKept(ctx, le.Key), le.m.storeError(ctx, "forget", unlessConflict(le.m.remove(ctx, e))))
+	})
+	return err
+}
+
+// giveUp ends a lease whose key the caller keeps locked. Unless the lease was lost, it then calls
+// after with the record.
+func (le *Lease) giveUp(ctx context.Context, after func(ctx context.Context, e *entry)) {
 	le.once.Do(func() {
 		lost := le.stop()
 		le.m.mu.Lock()
@@ -329,11 +329,10 @@ func (le *Lease) forget(ctx context.Context) (err error) {
 		le.m.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
 		defer cancel()
-		if e := <-le.record; !lost { // the record last: who waits for it must not find half of the rest
-			err = errors.Join(le.m.discardKept(ctx, le.Key), le.m.storeError(ctx, "forget", unlessConflict(le.m.remove(ctx, e))))
+		if e := <-le.record; !lost {
+			after(ctx, e)
 		}
 	})
-	return err
 }
 
 // Close refuses: use Release or Discard.

@@ -137,7 +137,7 @@ func (p *part) archive(ctx context.Context, r *Record) (b checkpoint.Binding, ar
 	}
 	r.Behind = 0
 	archive, err = p.m.archive(ctx, r, p.session)
-	return p.m.binding(r, p.session), archive, err
+	return p.m.madeOf(r, p.session), archive, err
 }
 
 // whole returns what the parts of a conversation make together, in the order of their use. The
