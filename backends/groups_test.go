@@ -256,7 +256,7 @@ func TestConversationsMove(t *testing.T) {
 								for _, l := range all {
 									call(l, "print(read('python.txt')); print(read('javascript.txt')); print(read('shared'))", "of python\nof javascript\nof javascript\n")
 								}
-								if from == "apart" && !c.late && strings.Count(notes, "shared") != 2 { // a file that is there, and one that is not
+								if from == "apart" && !c.late && strings.Count(notes, "shared") != 2 { // among the files, and among what was not kept
 									w.Errorf("got %d times which file was replaced: %s", strings.Count(notes, "shared"), notes)
 								}
 							}

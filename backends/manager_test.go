@@ -209,7 +209,7 @@ func TestReaperSparesWhoHasLostTheStore(t *testing.T) {
 		w.at["a"].Cut(0)
 		time.Sleep(11 * time.Minute)
 		for _, id := range w.at["a"].Sandboxes() {
-			if slices.Contains(before, id) { // not one that has made a pool full again
+			if slices.Contains(before, id) { // later ones have made a pool full again
 				w.Errorf("%s is left of a process without connections", id)
 			}
 		}
@@ -218,7 +218,7 @@ func TestReaperSparesWhoHasLostTheStore(t *testing.T) {
 	})
 }
 
-// The reaper of a process whose clock is wrong removes nothing, and the log says why.
+// The reaper of a process with a wrong clock removes nothing, and logs the reason.
 func TestReaperOfWrongClock(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		left, err := w.at["a"].Open(driver.Env{Name: "a", Owner: "me", Instance: "gone"})

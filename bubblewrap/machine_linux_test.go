@@ -101,8 +101,8 @@ print(v.f_frsize * v.f_blocks, resource.getrlimit(resource.RLIMIT_NPROC)[1])`)
 	}
 }
 
-// TestAttachLooksAtOneProcess: a handle says which process it is about, and the table of processes
-// is not read. The note of that process decides, so a forged handle finds nothing, and one of an
+// TestAttachLooksAtOneProcess: a handle has the number of a process, and the table of processes is
+// not read. The note of that process decides, so a forged handle finds nothing. A handle of an
 // earlier program is found in the table.
 func TestAttachLooksAtOneProcess(t *testing.T) {
 	t.Parallel()

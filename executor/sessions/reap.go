@@ -114,12 +114,12 @@ func InUse(ctx context.Context, x executor.Executor, i executor.SessionInfo) (bo
 }
 
 // Reap destroys sandboxes of this owner that no record names and that are older than grace, and
-// yields them. It spares a sandbox whose creator is alive according to the Store, and one that is
-// InUse: its holder may only have lost the Store. Neither spares a sandbox that was replaced or
-// abandoned. With dryRun it yields the sandboxes without destroying them. An error is about one
-// sandbox, which is then spared, or about one backend. After an error about a record that cannot be
-// read, or about a clock that differs from that of the Store by more than LeaseTTL, nothing is
-// destroyed.
+// yields them. It spares a sandbox whose creator is alive according to the Store, and a sandbox
+// that is InUse, because its holder may only have lost the Store. A sandbox that was replaced or
+// abandoned is not spared. With dryRun it yields the sandboxes without destroying them. An error is
+// about one sandbox, which is then spared, or about one backend. After an error about a record that
+// cannot be read, or about a clock that differs from that of the Store by more than LeaseTTL,
+// nothing is destroyed.
 func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		if err := m.checkClock(ctx); err != nil {

@@ -60,8 +60,8 @@ func (m *Manager) Split(ctx context.Context, key string, spec executor.Spec, int
 	return m.storeError(ctx, "split", errors.Join(err, m.forgetKept(ctx, key)))
 }
 
-// handOn lets the key of r, which has no record yet, go on from an archive, or without one if it is
-// nil. The lease of its first Acquire says why.
+// handOn lets the key of r, which has no record yet, go on from an archive, or without an archive
+// if it is nil. The lease of the first Acquire of that key has why as its reason.
 func (m *Manager) handOn(ctx context.Context, r *Record, b checkpoint.Binding, archive []byte, why Loss) (err error) {
 	if archive != nil {
 		b.Conversation = r.Key
